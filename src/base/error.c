@@ -1,0 +1,41 @@
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// A message may quote names from a hostile file: no control byte may reach the terminal.
+static void clean(char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
+}
+
+bool vfail(struct error *e, const char *fmt, va_list args) {
+    if (!e->set) {
+        vsnprintf(e->text, sizeof e->text, fmt, args);
+        clean(e->text);
+        e->set = true;
+    }
+    return false;
+}
+
+bool fail(struct error *e, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vfail(e, fmt, args);
+    va_end(args);
+    return false;
+}
+
+bool fail_in(struct error *e, const char *fmt, ...) {
+    if (!e->set) return false;
+    char old[sizeof e->text];
+    memcpy(old, e->text, sizeof old);
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(e->text, sizeof e->text, fmt, args);
+    va_end(args);
+    size_t at = n < 0 ? 0 : (size_t)n;
+    if (at < sizeof e->text) snprintf(e->text + at, sizeof e->text - at, ": %s", old);
+    clean(e->text);
+    return false;
+}

@@ -1,0 +1,164 @@
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+// Opens a regular file for reading; *size is its length.
+static int open_regular(const char *path, size_t *size, struct error *e) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        fail(e, "%s: %s", path, strerror(errno));
+    } else if (!S_ISREG(st.st_mode)) {
+        fail(e, "%s: is not a regular file", path);
+    } else {
+        *size = (size_t)st.st_size;
+        return fd;
+    }
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+bool map_file(const char *path, struct mapping *m, struct error *e) {
+    *m = (struct mapping){0};
+    size_t size;
+    int fd = open_regular(path, &size, e);
+    if (fd < 0) return false;
+    if (size) {
+        void *p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED)
+            fail(e, "%s: cannot map %zu bytes: %s", path, size, strerror(errno));
+        else
+            *m = (struct mapping){p, size};
+    }
+    close(fd);
+    return !e->set;
+}
+
+void unmap_file(struct mapping *m) {
+    if (m->p) munmap((void *)(uintptr_t)m->p, m->n);
+    *m = (struct mapping){0};
+}
+
+bool file_read(const char *path, size_t limit, struct str *out, struct error *e) {
+    size_t size;
+    int fd = open_regular(path, &size, e);
+    if (fd < 0) return false;
+    if (size > limit) fail(e, "%s: is %zu bytes; at most %zu are read", path, size, limit);
+    str_clear(out);
+    char chunk[1 << 16];
+    while (!e->set) {
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) fail(e, "%s: %s", path, strerror(errno));
+        if (n <= 0) break;
+        if (out->n + (size_t)n > limit)
+            fail(e, "%s: grew past %zu bytes while it was read", path, limit);
+        else
+            str_add(out, sv_n(chunk, (size_t)n));
+    }
+    close(fd);
+    return !e->set;
+}
+
+static bool write_all(int fd, struct sv data) {
+    while (data.n) {
+        ssize_t n = write(fd, data.p, data.n);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        data = sv_cut(data, (size_t)n, data.n);
+    }
+    return true;
+}
+
+bool file_write(const char *path, struct sv data, struct error *e) {
+    struct str tmp = {0};
+    str_printf(&tmp, "%s.tmp-%d", path, (int)getpid());
+    int fd = open(tmp.p, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    bool ok = fd >= 0 && write_all(fd, data) && fsync(fd) == 0;
+    int why = errno;
+    if (fd >= 0 && close(fd) != 0 && ok) ok = false, why = errno;
+    if (ok && rename(tmp.p, path) != 0) ok = false, why = errno;
+    if (!ok) {
+        if (fd >= 0) unlink(tmp.p);
+        fail(e, "%s: cannot write: %s", path, strerror(why));
+    }
+    str_free(&tmp);
+    return ok;
+}
+
+bool file_exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+bool dir_exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool dir_make(const char *path, struct error *e) {
+    char *p = mem_text(path);
+    for (char *c = p + 1; *p; c++) {
+        bool last = *c == 0;
+        if (*c != '/' && !last) continue;
+        *c = 0;
+        if (mkdir(p, 0755) != 0 && errno != EEXIST) fail(e, "%s: %s", p, strerror(errno));
+        if (last || e->set) break;
+        *c = '/';
+    }
+    free(p);
+    if (!e->set && !dir_exists(path)) fail(e, "%s: is not a folder", path);
+    return !e->set;
+}
+
+char *path_join(const char *dir, const char *name) {
+    struct str s = {0};
+    str_puts(&s, dir);
+    if (s.n && s.p[s.n - 1] != '/') str_addc(&s, '/');
+    str_puts(&s, name);
+    return s.p;
+}
+
+struct sv path_dir(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return sv(".");
+    return sv_n(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+struct sv path_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return sv(slash ? slash + 1 : path);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+bool dir_list(const char *path, struct names *out, struct error *e) {
+    DIR *d = opendir(path);
+    if (!d) return fail(e, "%s: %s", path, strerror(errno));
+    for (struct dirent *it; (it = readdir(d));) {
+        if (!strcmp(it->d_name, ".") || !strcmp(it->d_name, "..")) continue;
+        out->name = mem_grow(out->name, &out->cap, out->n + 1, sizeof *out->name);
+        out->name[out->n++] = mem_text(it->d_name);
+    }
+    closedir(d);
+    if (out->n) qsort(out->name, out->n, sizeof *out->name, by_name);
+    return true;
+}
+
+void names_free(struct names *n) {
+    for (size_t i = 0; i < n->n; i++) free(n->name[i]);
+    free(n->name);
+    *n = (struct names){0};
+}

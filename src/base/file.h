@@ -1,0 +1,38 @@
+// Files: mapped read-only, read whole under a limit, or written so that a crash or a full disk
+// leaves either the old file or the new one.
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include "base/error.h"
+#include "base/str.h"
+
+struct mapping {
+    const unsigned char *p; // NULL when the file is empty
+    size_t n;
+};
+
+// Maps a regular file; anything else (a folder, a pipe) is an error that says so.
+bool map_file(const char *path, struct mapping *m, struct error *e);
+void unmap_file(struct mapping *m);
+
+// Reads a whole file, at most `limit` bytes.
+bool file_read(const char *path, size_t limit, struct str *out, struct error *e);
+// Writes through a temporary file in the same folder, fsync, rename.
+bool file_write(const char *path, struct sv data, struct error *e);
+
+bool file_exists(const char *path); // a regular file, or a link to one
+bool dir_exists(const char *path);
+bool dir_make(const char *path, struct error *e);   // with its parents; fine when it is there
+char *path_join(const char *dir, const char *name); // owned by the caller
+struct sv path_dir(const char *path);               // "." when there is none
+struct sv path_name(const char *path);
+
+struct names {
+    char **name;
+    size_t n, cap;
+};
+// The names in a folder, sorted by bytes, without . and ..
+bool dir_list(const char *path, struct names *out, struct error *e);
+void names_free(struct names *n);
+
+#endif

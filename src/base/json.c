@@ -1,0 +1,90 @@
+#include "base/json.h"
+
+#include "base/file.h"
+
+struct json_object *json_read(struct sv text, const char *what, struct error *e) {
+    if (text.n > INT32_MAX) {
+        fail(e, "%s: %zu bytes of JSON is over the limit of 2 GB", what, text.n);
+        return NULL;
+    }
+    struct json_tokener *t = json_tokener_new_ex(JSON_DEPTH);
+    json_tokener_set_flags(t, JSON_TOKENER_VALIDATE_UTF8);
+    struct json_object *o = json_tokener_parse_ex(t, text.p, (int)text.n);
+    enum json_tokener_error why = json_tokener_get_error(t);
+    if (why == json_tokener_continue) // a bare number or word at the very end: say that it ended
+        o = json_tokener_parse_ex(t, "\n", 1), why = json_tokener_get_error(t);
+    size_t end = json_tokener_get_parse_end(t);
+    json_tokener_free(t);
+    struct sv rest = why == json_tokener_success ? sv_trim(sv_cut(text, end, text.n)) : sv("");
+    if (why == json_tokener_continue)
+        fail(e, "%s: JSON ends too early (is the file truncated?)", what);
+    else if (why != json_tokener_success)
+        fail(e, "%s: not valid JSON at byte %zu: %s", what, end, json_tokener_error_desc(why));
+    else if (rest.n)
+        fail(e, "%s: text after the JSON value at byte %zu", what, (size_t)(rest.p - text.p));
+    else
+        return o;
+    json_object_put(o);
+    return NULL;
+}
+
+struct json_object *json_read_file(const char *path, size_t limit, struct error *e) {
+    struct str text = {0};
+    struct json_object *o = NULL;
+    if (file_read(path, limit, &text, e)) o = json_read(str_sv(&text), path, e);
+    str_free(&text);
+    return o;
+}
+
+struct json_object *json_at(struct json_object *o, const char *key) {
+    struct json_object *v = NULL;
+    return json_object_is_type(o, json_type_object) && json_object_object_get_ex(o, key, &v) ? v
+                                                                                             : NULL;
+}
+
+struct sv json_text(struct json_object *o) {
+    if (!json_object_is_type(o, json_type_string)) return sv("");
+    return sv_n(json_object_get_string(o), (size_t)json_object_get_string_len(o));
+}
+
+struct sv json_text_at(struct json_object *o, const char *key) {
+    return json_text(json_at(o, key));
+}
+
+bool json_bool_at(struct json_object *o, const char *key, bool otherwise) {
+    struct json_object *v = json_at(o, key);
+    return json_object_is_type(v, json_type_boolean) ? json_object_get_boolean(v) : otherwise;
+}
+
+int64_t json_int_at(struct json_object *o, const char *key, int64_t otherwise) {
+    struct json_object *v = json_at(o, key);
+    return json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : otherwise;
+}
+
+double json_number_at(struct json_object *o, const char *key, double otherwise) {
+    struct json_object *v = json_at(o, key);
+    bool number = json_object_is_type(v, json_type_int) || json_object_is_type(v, json_type_double);
+    return number ? json_object_get_double(v) : otherwise;
+}
+
+void json_quote(struct str *out, struct sv text) {
+    str_addc(out, '"');
+    for (size_t i = 0, len; i < text.n; i += len) {
+        int32_t cp = utf8_decode(text, i, &len);
+        if (cp < 0)
+            str_puts(out, "\xef\xbf\xbd");
+        else if (cp == '"' || cp == '\\')
+            str_printf(out, "\\%c", (char)cp);
+        else if (cp == '\n')
+            str_puts(out, "\\n");
+        else if (cp == '\r')
+            str_puts(out, "\\r");
+        else if (cp == '\t')
+            str_puts(out, "\\t");
+        else if (cp < 0x20 || cp == 0x7f)
+            str_printf(out, "\\u%04x", (unsigned)cp);
+        else
+            str_add(out, sv_cut(text, i, i + len));
+    }
+    str_addc(out, '"');
+}

@@ -1,0 +1,28 @@
+// JSON documents through json-c: integers stay exact, strings may hold NULs. The readers below
+// never convert between types behind the caller's back.
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <json-c/json.h>
+
+#include "base/error.h"
+#include "base/str.h"
+
+enum { JSON_DEPTH = 128 };
+
+// Parses a whole text (NaN and Infinity pass, as Python writes them). `what` names the source in
+// errors. The caller owns the document (json_object_put).
+struct json_object *json_read(struct sv text, const char *what, struct error *e);
+struct json_object *json_read_file(const char *path, size_t limit, struct error *e);
+
+// Members; NULL or the default when the key is absent, null, or of another type.
+struct json_object *json_at(struct json_object *o, const char *key);
+struct sv json_text(struct json_object *o);                     // empty unless a string
+struct sv json_text_at(struct json_object *o, const char *key); // empty unless a string
+bool json_bool_at(struct json_object *o, const char *key, bool otherwise);
+int64_t json_int_at(struct json_object *o, const char *key, int64_t otherwise);
+double json_number_at(struct json_object *o, const char *key, double otherwise);
+
+void json_quote(struct str *out, struct sv text); // with the quotes; invalid UTF-8 becomes U+FFFD
+
+#endif

@@ -1,0 +1,156 @@
+#include "base/pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+enum { SPINS = 1 << 14 }; // some tens of microseconds: longer than the gap between two ops
+
+struct worker {
+    struct pool *pool;
+    pthread_t id;
+    int thread;
+};
+
+struct pool {
+    int threads, started;
+    struct worker *worker;
+    // One run: published by bumping `run`, taken apart through `next`, finished when every helper
+    // has counted itself into `done`.
+    void (*fn)(void *arg, int task, int thread);
+    void *arg;
+    int tasks;
+    atomic_int next, done;
+    atomic_uint run;
+    atomic_int sleepers;
+    atomic_bool quit;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+};
+
+static void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void work(struct pool *p, int thread) {
+    for (int t; (t = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->tasks;)
+        p->fn(p->arg, t, thread);
+}
+
+// Waits until a run after `seen` is published; spins first, then sleeps.
+static void await_run(struct pool *p, unsigned seen) {
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&p->run, memory_order_acquire) != seen) return;
+        relax();
+    }
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add(&p->sleepers, 1);
+    while (atomic_load(&p->run) == seen) pthread_cond_wait(&p->wake, &p->lock);
+    atomic_fetch_sub(&p->sleepers, 1);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void *helper(void *arg) {
+    struct worker *w = arg;
+    struct pool *p = w->pool;
+    for (unsigned seen = 0;; seen++) {
+        await_run(p, seen);
+        if (atomic_load_explicit(&p->quit, memory_order_relaxed)) return NULL;
+        work(p, w->thread);
+        atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
+    }
+}
+
+static void publish(struct pool *p) {
+    atomic_fetch_add(&p->run, 1);
+    if (atomic_load(&p->sleepers) == 0) return;
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_broadcast(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+}
+
+// Physical cores among the CPUs this process may use: CPUs that are the first of their siblings.
+int pool_default_threads(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    int cores = 0;
+    for (int c = 0; c < CPU_SETSIZE; c++) {
+        if (!CPU_ISSET(c, &set)) continue;
+        char path[96];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                 c);
+        int first = c;
+        FILE *f = fopen(path, "r");
+        if (f) {
+            if (fscanf(f, "%d", &first) != 1) first = c;
+            fclose(f);
+        }
+        if (first == c || !CPU_ISSET(first, &set)) cores++;
+    }
+    return cores > 0 ? cores : 1;
+}
+
+struct pool *pool_open(int threads, struct error *e) {
+    if (threads <= 0) threads = pool_default_threads();
+    struct pool *p = mem_alloc(sizeof *p);
+    p->threads = threads;
+    p->worker = mem_array((size_t)threads, sizeof *p->worker);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->wake, NULL);
+    for (int i = 1; i < threads; i++) {
+        p->worker[i] = (struct worker){.pool = p, .thread = i};
+        int err = pthread_create(&p->worker[i].id, NULL, helper, &p->worker[i]);
+        if (err) {
+            fail(e, "cannot start thread %d of %d: %s (lower --threads)", i + 1, threads,
+                 strerror(err));
+            pool_close(p);
+            return NULL;
+        }
+        p->started++;
+    }
+    return p;
+}
+
+void pool_close(struct pool *p) {
+    if (!p) return;
+    atomic_store(&p->quit, true);
+    publish(p);
+    for (int i = 1; i <= p->started; i++) pthread_join(p->worker[i].id, NULL);
+    pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->lock);
+    free(p->worker);
+    free(p);
+}
+
+int pool_threads(const struct pool *p) { return p->threads; }
+
+void pool_run(struct pool *p, int tasks, void (*fn)(void *arg, int task, int thread), void *arg) {
+    if (p->threads == 1 || tasks <= 1) {
+        for (int t = 0; t < tasks; t++) fn(arg, t, 0);
+        return;
+    }
+    p->fn = fn;
+    p->arg = arg;
+    p->tasks = tasks;
+    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->done, 0, memory_order_relaxed);
+    publish(p);
+    work(p, 0);
+    for (int spins = 0; atomic_load_explicit(&p->done, memory_order_acquire) < p->threads - 1;) {
+        relax();
+        if (++spins > SPINS) { // a helper lost its core to other load: let it run
+            sched_yield();
+            spins = 0;
+        }
+    }
+}

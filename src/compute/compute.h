@@ -1,0 +1,121 @@
+// The op table: everything a model computes with.
+//
+// Ops are eager on a context: each enqueues on the context's stream and returns a view of scratch
+// memory, valid until the mark before it is released. The first error sticks to the context and
+// later ops do nothing (they return tensors of the right shape), so forward code reads as the
+// paper does, with one check at the end. No op waits for the device but read_*. What changes from
+// step to step (ids, positions, page tables) is read from device memory, never passed as a host
+// number, so a step can be captured and replayed.
+//
+// A context that is `dry` checks shapes and measures scratch but computes nothing: the engine runs
+// one to know what a step will need, and to have every dimension checked, before it loads.
+//
+// Shapes are in brackets. n is the number of rows of the step (ragged: the tokens of many
+// sequences end to end).
+#ifndef COMPUTE_COMPUTE_H
+#define COMPUTE_COMPUTE_H
+
+#include "compute/device.h"
+#include "tensor/weight.h"
+
+// Decides what a fast path may do. Dot products and reductions accumulate in f32 in both.
+enum precision {
+    PRECISION_NATIVE, // activations may be rounded where a test shows what it costs
+    PRECISION_F32,    // every op in f32
+};
+
+struct context {
+    struct device *dev;
+    enum precision precision;
+    bool dry;
+    struct error err;
+    char *scratch; // device memory, owned by the context
+    size_t size, used, peak;
+};
+
+// scratch bytes are allocated at once; a dry context allocates none and has no limit.
+bool context_open(struct context *c, struct device *d, enum precision p, size_t scratch, bool dry,
+                  struct error *e);
+void context_close(struct context *c);
+
+size_t scratch_mark(const struct context *c);
+void scratch_release(struct context *c, size_t mark);
+// A tensor in scratch, uninitialized. Every op's result comes from here.
+struct tensor scratch_tensor(struct context *c, enum dtype t, int dims, const int64_t *n);
+
+// --- one step's rows ---------------------------------------------------------------------------
+
+struct rows {
+    int64_t n;
+    struct tensor ids;   // [n] I32 token ids
+    struct tensor pos;   // [n] I32 position for rotary embeddings
+    struct tensor index; // [n] I32 place in its sequence: where its key goes, how far it sees
+    struct tensor seq;   // [n] I32 row of the page tables
+};
+
+// --- paged keys and values ---------------------------------------------------------------------
+
+// One layer's cache. Token t of sequence s lives in page table[s, t / page], slot t % page.
+// Entries of `table` that no live token needs are -1.
+struct kv {
+    struct tensor k;     // [pages, kv_heads, page, width] F32, F16 or BF16
+    struct tensor v;     // the same shape but for its width
+    struct tensor table; // [seqs, pages of the longest sequence] I32
+};
+
+// --- ops ---------------------------------------------------------------------------------------
+
+// Rows of an embedding table: w [vocab, width], ids [n] I32 -> [n, width] F32. Ids must be in
+// range; the engine checks them on the host before they are uploaded.
+struct tensor embed(struct context *c, const struct weight *w, struct tensor ids);
+
+// x [n, in] -> [n, out] = x w^T + bias
+struct tensor linear(struct context *c, struct tensor x, const struct weight *w);
+// Several products of the same x at once (q, k, v): y[i] = linear(x, w[i]). count <= LINEAR_MAX.
+enum { LINEAR_MAX = 4 };
+void linear_many(struct context *c, struct tensor x, int count, const struct weight *const w[],
+                 struct tensor y[]);
+
+enum activation { ACT_SILU };
+// The gated half of an MLP: x [n, in] -> [n, width] = act(x gate^T) * (x up^T).
+struct tensor glu(struct context *c, struct tensor x, const struct weight *gate,
+                  const struct weight *up, enum activation act);
+// act(a) * b, elementwise, [n, width]
+struct tensor act_mul(struct context *c, struct tensor a, struct tensor b, enum activation act);
+
+// x [..., width], w [width] float -> x / sqrt(mean(x^2) + eps) * w, over the last dimension.
+struct tensor rms_norm(struct context *c, struct tensor x, struct tensor w, float eps);
+
+// x [n, width] += y [n, width]; returns x.
+struct tensor add_to(struct context *c, struct tensor x, struct tensor y);
+
+// x [n, width], rows [m] I32 -> [m, width]
+struct tensor gather_rows(struct context *c, struct tensor x, struct tensor rows);
+
+// Rotates x [n, heads, width] in place by pos [n] I32 and returns it. Element i of the first half
+// of the leading 2 * inv_freq.n[0] elements pairs with element i of the second (the "NeoX" order
+// of the Hugging Face checkpoints); cos and sin are multiplied by scale (yarn's attention factor).
+struct rope {
+    struct tensor inv_freq; // [pairs] F32 radians a position
+    float scale;
+};
+struct tensor rope(struct context *c, struct tensor x, struct tensor pos, const struct rope *r);
+
+// Writes k [n, kv_heads, k_width], v [n, kv_heads, v_width] to each row's place in the cache.
+void kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
+              struct tensor v);
+
+// Causal attention of q [n, heads, k_width] over the cache: row i sees the tokens t of its own
+// sequence with index - window < t <= index (window 0: all before it). heads is a multiple of
+// kv_heads; head h reads kv head h / (heads / kv_heads). -> [n, heads * v_width]
+struct attention_options {
+    float scale;
+    int64_t window;
+};
+struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
+                        const struct rows *rows, const struct attention_options *opt);
+
+// Waits for the device, then copies a contiguous tensor to the host.
+void read_f32(struct context *c, struct tensor t, float *out);
+
+#endif

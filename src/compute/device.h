@@ -1,0 +1,42 @@
+// Devices and their memory. A device owns whatever device_alloc gave out until device_free.
+#ifndef COMPUTE_DEVICE_H
+#define COMPUTE_DEVICE_H
+
+#include "base/error.h"
+#include "tensor/tensor.h"
+
+struct ops;
+struct pool;
+
+enum isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_BEST };
+
+struct device_options {
+    int threads;  // CPU: 0 means one a physical core
+    enum isa isa; // CPU: the kernels to use; ISA_BEST picks what the machine has
+};
+
+struct device {
+    const struct ops *ops;
+    char name[64];     // "cpu (avx512, 2 threads)"
+    bool host;         // its addresses are host addresses
+    struct pool *pool; // CPU
+    const struct cpu_kernels *kernels;
+};
+
+// name: "cpu" or "auto". An unknown device, or one this build or machine lacks, is an error.
+struct device *device_open(const char *name, const struct device_options *opt, struct error *e);
+void device_close(struct device *d); // NULL is fine
+
+// Memory for weights, state and scratch: 64-byte aligned, zeroed. A refusal names `what` and the
+// sizes; size 0 gives a valid address.
+void *device_alloc(struct device *d, size_t size, const char *what, struct error *e);
+void device_free(struct device *d, void *p);
+// Host bytes to device memory, before any op is enqueued that reads them.
+void device_upload(struct device *d, void *dst, const void *src, size_t size);
+// Bytes that can be allocated now (host: what the system says is available), and in all.
+void device_memory(const struct device *d, size_t *available, size_t *total);
+
+const char *isa_name(enum isa isa);
+bool isa_supported(enum isa isa); // by this machine
+
+#endif

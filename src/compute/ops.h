@@ -1,0 +1,38 @@
+// What a backend implements. The front of each op (compute.c) has checked every shape and type and
+// has made the result's tensor; a backend computes, and reports a failure through c->err. An entry
+// that is NULL runs the composition which defines it.
+#ifndef COMPUTE_OPS_H
+#define COMPUTE_OPS_H
+
+#include "compute/compute.h"
+
+struct ops {
+    void (*embed)(struct context *c, struct tensor y, const struct weight *w, struct tensor ids);
+    // count weights over the same x
+    void (*linear)(struct context *c, int count, struct tensor y[], struct tensor x,
+                   const struct weight *const w[]);
+    void (*glu)(struct context *c, struct tensor y, struct tensor x, const struct weight *gate,
+                const struct weight *up, enum activation act); // may be NULL
+    void (*act_mul)(struct context *c, struct tensor y, struct tensor a, struct tensor b,
+                    enum activation act);
+    void (*rms_norm)(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                     float eps);
+    void (*add_to)(struct context *c, struct tensor x, struct tensor y);
+    void (*gather_rows)(struct context *c, struct tensor y, struct tensor x, struct tensor rows);
+    void (*rope)(struct context *c, struct tensor x, struct tensor pos, const struct rope *r);
+    void (*kv_write)(struct context *c, const struct kv *kv, const struct rows *rows,
+                     struct tensor k, struct tensor v);
+    void (*attention)(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
+                      const struct rows *rows, const struct attention_options *opt);
+    void (*read)(struct context *c, void *host, const void *data, size_t size);
+
+    void *(*alloc)(struct device *d, size_t size); // zeroed, 64-byte aligned, or NULL
+    void (*free)(struct device *d, void *p);
+    void (*upload)(struct device *d, void *dst, const void *src, size_t size);
+    void (*memory)(const struct device *d, size_t *available, size_t *total);
+    void (*close)(struct device *d);
+};
+
+struct device *cpu_open(const struct device_options *opt, struct error *e);
+
+#endif

@@ -1,0 +1,157 @@
+// base/: text, maps, files, JSON and the thread pool.
+#include "check.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/map.h"
+#include "base/pool.h"
+#include "tensor/tensor.h"
+
+static void test_error_sticks(void **state) {
+    (void)state;
+    struct error e = {0};
+    assert_false(fail(&e, "first %d", 1));
+    fail(&e, "second");
+    fail_in(&e, "file");
+    assert_string_equal(e.text, "file: first 1");
+    struct error bell = {0};
+    fail(&bell, "a\x1b[31m\n");
+    assert_string_equal(bell.text, "a?[31m?");
+}
+
+static void test_utf8(void **state) {
+    (void)state;
+    const char *text = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
+    int32_t want[] = {'a', 0xe9, 0x20ac, 0x1f600};
+    size_t at = 0, len;
+    for (int i = 0; i < 4; i++, at += len) {
+        assert_int_equal(utf8_decode(sv(text), at, &len), want[i]);
+        char back[4];
+        assert_int_equal(utf8_encode((uint32_t)want[i], back), len);
+        assert_memory_equal(back, text + at, len);
+    }
+    const char *bad[] = {"\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                         "\x80",     "\xe2\x82",     "\xff"};
+    for (int i = 0; i < 6; i++) assert_false(utf8_valid(sv(bad[i])));
+    assert_int_equal(utf8_partial(sv("ab\xe2\x82")), 2);
+    assert_int_equal(utf8_partial(sv("ab\xf0\x9f\x98")), 3);
+    assert_int_equal(utf8_partial(sv("ab\xf0\x9f\x98\x80")), 0);
+    assert_int_equal(utf8_partial(sv("ab\xed\xa0")), 0); // a surrogate can't be completed
+    assert_int_equal(utf8_partial(sv("ab\xf4\x90")), 0);
+}
+
+static void test_map(void **state) {
+    (void)state;
+    struct map m = {0};
+    assert_int_equal(map_get(&m, sv("x")), -1);
+    for (int i = 0; i < 1000; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "key%d", i);
+        assert_true(map_put(&m, sv(key), i));
+        assert_false(map_put(&m, sv(key), i + 1));
+    }
+    assert_int_equal(map_get(&m, sv("key777")), 777);
+    assert_true(map_put(&m, sv_n("key777\0", 7), 5)); // a NUL is part of the key
+    assert_int_equal(map_get(&m, sv("key777")), 777);
+    map_set(&m, sv("key777"), 1);
+    assert_int_equal(map_get(&m, sv("key777")), 1);
+    map_free(&m);
+}
+
+static void test_json(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct json_object *o =
+        json_read(sv("{\"i\": 9007199254740993, \"f\": 1.0, \"n\": null, \"x\": NaN}"), "t", &e);
+    assert_non_null(o);
+    assert_true(json_int_at(o, "i", 0) == 9007199254740993);
+    assert_true(json_int_at(o, "f", 7) == 7); // 1.0 is not an integer
+    assert_true(isnan(json_number_at(o, "x", 0)));
+    json_object_put(o);
+    const char *bad[] = {"{\"a\": 1", "{} x", "", "{\"a\" 1}", "\"\xff\""};
+    for (int i = 0; i < 5; i++) {
+        struct error why = {0};
+        assert_null(json_read(sv(bad[i]), "t", &why));
+        assert_true(why.set);
+    }
+    struct str deep = {0}, quoted = {0};
+    for (int i = 0; i < 100000; i++) str_addc(&deep, '[');
+    assert_null(json_read(str_sv(&deep), "deep", &e));
+    json_quote(&quoted, sv("a\"\\\n\x01\xff"));
+    assert_string_equal(quoted.p, "\"a\\\"\\\\\\n\\u0001\xef\xbf\xbd\"");
+    str_free(&deep);
+    str_free(&quoted);
+}
+
+static void test_file(void **state) {
+    (void)state;
+    struct error e = {0};
+    char dir[] = "/tmp/mlxcel-base-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    char *path = path_join(dir, "a");
+    assert_true(file_write(path, sv("hello"), &e));
+    struct mapping m;
+    assert_true(map_file(path, &m, &e));
+    assert_memory_equal(m.p, "hello", 5);
+    unmap_file(&m);
+    struct str s = {0};
+    assert_true(file_read(path, 5, &s, &e));
+    assert_string_equal(s.p, "hello");
+    assert_false(file_read(path, 4, &s, &e));
+    struct error is_dir = {0};
+    assert_false(map_file(dir, &m, &is_dir));
+    unlink(path);
+    rmdir(dir);
+    free(path);
+    str_free(&s);
+}
+
+static void count_task(void *arg, int task, int thread) {
+    (void)thread;
+    atomic_fetch_add((atomic_int *)arg + task, 1);
+}
+
+static void test_pool(void **state) {
+    (void)state;
+    struct error e = {0};
+    for (int threads = 1; threads <= 4; threads++) {
+        struct pool *p = pool_open(threads, &e);
+        assert_non_null(p);
+        atomic_int seen[37] = {0};
+        for (int run = 0; run < 2000; run++) {
+            if (run % 500 == 499) usleep(3000); // let the helpers fall asleep
+            pool_run(p, 37, count_task, seen);
+        }
+        for (int i = 0; i < 37; i++) assert_int_equal(seen[i], 2000);
+        pool_close(p);
+    }
+}
+
+static void test_float_formats(void **state) {
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) { // what a half says comes back as that half
+        float f = f16_to_f32((uint16_t)h);
+        if (isnan(f)) continue;
+        assert_int_equal(f32_to_f16(f), h);
+    }
+    assert_int_equal(f32_to_f16(65519.0f), 0x7bff);
+    assert_int_equal(f32_to_f16(65520.0f), 0x7c00);
+    assert_int_equal(f32_to_f16(0x1.002p0f), 0x3c00); // a tie goes to even
+    assert_int_equal(f32_to_bf16(1.0f + 0x1p-8f), 0x3f80);
+    assert_true(isnan(bf16_to_f32(f32_to_bf16(NAN))));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_error_sticks),  cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_map),           cmocka_unit_test(test_json),
+        cmocka_unit_test(test_file),          cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_float_formats),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -83,7 +83,7 @@ struct tensor glu(struct context *c, struct tensor x, const struct weight *gate,
 // act(a) * b, elementwise, [n, width]
 struct tensor act_mul(struct context *c, struct tensor a, struct tensor b, enum activation act);
 
-// x [..., width], w [width] float -> x / sqrt(mean(x^2) + eps) * w, over the last dimension.
+// x [..., width], w [width] F32 -> x / sqrt(mean(x^2) + eps) * w, over the last dimension.
 struct tensor rms_norm(struct context *c, struct tensor x, struct tensor w, float eps);
 
 // x [n, width] += y [n, width]; returns x.

@@ -1,6 +1,8 @@
 // What a backend implements. The front of each op (compute.c) has checked every shape and type and
 // has made the result's tensor; a backend computes, and reports a failure through c->err. An entry
-// that is NULL runs the composition which defines it.
+// that is NULL runs the composition which defines it. Entries marked "dry too" are also called on a
+// dry context: they reserve the scratch memory that they work in, and return before any data is
+// touched.
 #ifndef COMPUTE_OPS_H
 #define COMPUTE_OPS_H
 
@@ -8,11 +10,11 @@
 
 struct ops {
     void (*embed)(struct context *c, struct tensor y, const struct weight *w, struct tensor ids);
-    // count weights over the same x
+    // count weights over the same x; dry too
     void (*linear)(struct context *c, int count, struct tensor y[], struct tensor x,
                    const struct weight *const w[]);
     void (*glu)(struct context *c, struct tensor y, struct tensor x, const struct weight *gate,
-                const struct weight *up, enum activation act); // may be NULL
+                const struct weight *up, enum activation act); // dry too; may be NULL
     void (*act_mul)(struct context *c, struct tensor y, struct tensor a, struct tensor b,
                     enum activation act);
     void (*rms_norm)(struct context *c, struct tensor y, struct tensor x, struct tensor w,
@@ -22,6 +24,7 @@ struct ops {
     void (*rope)(struct context *c, struct tensor x, struct tensor pos, const struct rope *r);
     void (*kv_write)(struct context *c, const struct kv *kv, const struct rows *rows,
                      struct tensor k, struct tensor v);
+    // dry too
     void (*attention)(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                       const struct rows *rows, const struct attention_options *opt);
     void (*read)(struct context *c, void *host, const void *data, size_t size);

@@ -116,6 +116,13 @@ bool tensor_contiguous(struct tensor t) {
     return true;
 }
 
+bool tensor_rows_contiguous(struct tensor t) {
+    if (t.dims == 0) return true;
+    struct tensor row = t;
+    row.n[0] = 1;
+    return t.n[0] <= 1 || t.dims > 1 ? tensor_contiguous(row) : t.stride[0] == 1;
+}
+
 bool tensor_same_shape(struct tensor a, struct tensor b) {
     if (a.dims != b.dims) return false;
     for (int d = 0; d < a.dims; d++)
@@ -129,6 +136,20 @@ int64_t tensor_rows(struct tensor t) {
     int64_t rows = 1;
     for (int d = 0; d < t.dims - 1; d++) rows *= t.n[d];
     return rows;
+}
+
+struct tensor tensor_split_heads(struct tensor t, int64_t heads) {
+    assert(t.dims == 2 && t.n[1] % heads == 0);
+    struct tensor out = tensor_3d(t.type, t.n[0], heads, t.n[1] / heads, t.data);
+    out.stride[0] = t.stride[0];
+    return out;
+}
+
+struct tensor tensor_join_heads(struct tensor t) {
+    assert(t.dims == 3 && tensor_rows_contiguous(t));
+    struct tensor out = tensor_2d(t.type, t.n[0], t.n[1] * t.n[2], t.data);
+    out.stride[0] = t.stride[0];
+    return out;
 }
 
 struct tensor tensor_as_2d(struct tensor t, int64_t a, int64_t b) {

@@ -59,12 +59,17 @@ struct tensor tensor_nd(enum dtype t, int dims, const int64_t *n, void *data);
 int64_t tensor_count(struct tensor t); // elements
 size_t tensor_bytes(struct tensor t);  // of a contiguous tensor
 bool tensor_contiguous(struct tensor t);
+// Contiguous but for the stride of the first dimension: what ops take.
+bool tensor_rows_contiguous(struct tensor t);
 bool tensor_same_shape(struct tensor a, struct tensor b);
 // The product of the dimensions before the last: how many rows of n[dims - 1] there are.
 int64_t tensor_rows(struct tensor t);
 int64_t tensor_width(struct tensor t); // the last dimension
 
-// Views. Reshape needs a contiguous tensor with the same count.
+// Views. Reshape needs a contiguous tensor with the same count; splitting and joining heads keep
+// the stride of the rows, so they also take a band of columns.
+struct tensor tensor_split_heads(struct tensor t, int64_t heads); // [n, heads * w] -> [n, heads, w]
+struct tensor tensor_join_heads(struct tensor t);                 // [n, heads, w] -> [n, heads * w]
 struct tensor tensor_as_2d(struct tensor t, int64_t a, int64_t b);
 struct tensor tensor_as_3d(struct tensor t, int64_t a, int64_t b, int64_t c);
 struct tensor tensor_slice(struct tensor t, int dim, int64_t from, int64_t count);

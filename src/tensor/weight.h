@@ -16,7 +16,7 @@ struct weight {
     int64_t out, in;
     int bits, group; // of a quantized layout
     struct tensor data, scales, biases;
-    struct tensor bias; // [out] float, added to the product; data NULL and dims 0: none
+    struct tensor bias; // [out] F32, added to the product; dims 0: none
 };
 
 // Bytes that reading the whole weight once moves.

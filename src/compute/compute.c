@@ -1,0 +1,225 @@
+// The front of every op: shapes and types are checked here, once for all backends, and the result
+// is made; then the backend computes.
+#include "compute/compute.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "compute/ops.h"
+
+enum { ALIGN = 64 };
+
+bool context_open(struct context *c, struct device *d, enum precision p, size_t scratch, bool dry,
+                  struct error *e) {
+    *c = (struct context){.dev = d, .precision = p, .dry = dry, .size = scratch};
+    if (dry) return true;
+    c->scratch = device_alloc(d, scratch, "scratch", e);
+    return c->scratch != NULL;
+}
+
+void context_close(struct context *c) {
+    if (c->scratch) device_free(c->dev, c->scratch);
+    *c = (struct context){0};
+}
+
+size_t scratch_mark(const struct context *c) { return c->used; }
+
+void scratch_release(struct context *c, size_t mark) { c->used = mark; }
+
+struct tensor scratch_tensor(struct context *c, enum dtype t, int dims, const int64_t *n) {
+    struct tensor out = tensor_nd(t, dims, n, NULL);
+    size_t bytes = (tensor_bytes(out) + ALIGN - 1) / ALIGN * ALIGN;
+    if (!c->dry && (c->err.set || bytes > c->size - c->used)) {
+        fail(&c->err, "scratch memory is too small: %zu of %zu bytes are used, %zu more are needed",
+             c->used, c->size, bytes);
+        return out;
+    }
+    if (!c->dry) out.data = c->scratch + c->used;
+    c->used += bytes;
+    if (c->used > c->peak) c->peak = c->used;
+    return out;
+}
+
+// Notes a broken contract between a model and the ops; the first one sticks.
+__attribute__((format(printf, 3, 4))) static bool want(struct context *c, bool ok, const char *fmt,
+                                                       ...) {
+    if (ok) return true;
+    va_list args;
+    va_start(args, fmt);
+    vfail(&c->err, fmt, args);
+    va_end(args);
+    return false;
+}
+
+static bool f32_rows(struct context *c, const char *op, const char *name, struct tensor t) {
+    char shape[96];
+    tensor_shape_text(t, shape);
+    return want(c, t.type == DT_F32 && t.dims >= 2 && tensor_rows_contiguous(t),
+                "%s: %s is %s, not rows of F32", op, name, shape);
+}
+
+static bool i32_list(struct context *c, const char *op, const char *name, struct tensor t) {
+    char shape[96];
+    tensor_shape_text(t, shape);
+    return want(c, t.type == DT_I32 && t.dims == 1 && tensor_contiguous(t),
+                "%s: %s is %s, not a list of I32", op, name, shape);
+}
+
+static bool same_shape(struct context *c, const char *op, struct tensor a, struct tensor b) {
+    char left[96], right[96];
+    tensor_shape_text(a, left);
+    tensor_shape_text(b, right);
+    return want(c, tensor_same_shape(a, b), "%s: shapes differ: %s and %s", op, left, right);
+}
+
+// Whether the backend is to compute: nothing failed so far, and this is no dry run.
+static bool go(const struct context *c) { return !c->err.set && !c->dry; }
+
+static const struct ops *ops(const struct context *c) { return c->dev->ops; }
+
+struct tensor embed(struct context *c, const struct weight *w, struct tensor ids) {
+    i32_list(c, "embed", "ids", ids);
+    want(c, w->layout != WEIGHT_NONE, "embed: there is no table");
+    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){ids.n[0], w->in});
+    if (go(c)) ops(c)->embed(c, y, w, ids);
+    return y;
+}
+
+static void check_product(struct context *c, const char *op, struct tensor x,
+                          const struct weight *w) {
+    want(c, w->layout != WEIGHT_NONE, "%s: there is no weight", op);
+    want(c, x.n[x.dims - 1] == w->in, "%s: x has %lld columns, the weight takes %lld", op,
+         (long long)x.n[x.dims - 1], (long long)w->in);
+    want(c, !w->bias.dims || (w->bias.type == DT_F32 && w->bias.n[0] == w->out),
+         "%s: a bias must be %lld elements of F32", op, (long long)w->out);
+}
+
+void linear_many(struct context *c, struct tensor x, int count, const struct weight *const w[],
+                 struct tensor y[]) {
+    f32_rows(c, "linear", "x", x);
+    want(c, x.dims == 2 && count >= 1 && count <= LINEAR_MAX, "linear: x is not a matrix");
+    for (int i = 0; i < count; i++) {
+        check_product(c, "linear", x, w[i]);
+        y[i] = scratch_tensor(c, DT_F32, 2, (int64_t[]){x.n[0], w[i]->out});
+    }
+    if (!c->err.set) ops(c)->linear(c, count, y, x, w);
+}
+
+struct tensor linear(struct context *c, struct tensor x, const struct weight *w) {
+    struct tensor y;
+    linear_many(c, x, 1, &w, &y);
+    return y;
+}
+
+struct tensor glu(struct context *c, struct tensor x, const struct weight *gate,
+                  const struct weight *up, enum activation act) {
+    f32_rows(c, "glu", "x", x);
+    want(c, gate->out == up->out, "glu: gate has %lld outputs, up %lld", (long long)gate->out,
+         (long long)up->out);
+    check_product(c, "glu", x, gate);
+    check_product(c, "glu", x, up);
+    if (!ops(c)->glu) {
+        struct tensor y[2];
+        linear_many(c, x, 2, (const struct weight *const[]){gate, up}, y);
+        return act_mul(c, y[0], y[1], act);
+    }
+    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){x.n[0], gate->out});
+    if (!c->err.set) ops(c)->glu(c, y, x, gate, up, act);
+    return y;
+}
+
+struct tensor act_mul(struct context *c, struct tensor a, struct tensor b, enum activation act) {
+    f32_rows(c, "act_mul", "a", a);
+    f32_rows(c, "act_mul", "b", b);
+    same_shape(c, "act_mul", a, b);
+    struct tensor y = scratch_tensor(c, DT_F32, a.dims, a.n);
+    if (go(c)) ops(c)->act_mul(c, y, a, b, act);
+    return y;
+}
+
+struct tensor rms_norm(struct context *c, struct tensor x, struct tensor w, float eps) {
+    f32_rows(c, "rms_norm", "x", x);
+    want(c, w.dims == 1 && w.n[0] == tensor_width(x) && w.type == DT_F32,
+         "rms_norm: x is %lld wide, w has %lld elements of %s", (long long)tensor_width(x),
+         (long long)w.n[0], dtype_name(w.type));
+    struct tensor y = scratch_tensor(c, DT_F32, x.dims, x.n);
+    if (go(c)) ops(c)->rms_norm(c, y, x, w, eps);
+    return y;
+}
+
+struct tensor add_to(struct context *c, struct tensor x, struct tensor y) {
+    f32_rows(c, "add_to", "x", x);
+    f32_rows(c, "add_to", "y", y);
+    same_shape(c, "add_to", x, y);
+    if (go(c)) ops(c)->add_to(c, x, y);
+    return x;
+}
+
+struct tensor gather_rows(struct context *c, struct tensor x, struct tensor rows) {
+    f32_rows(c, "gather_rows", "x", x);
+    i32_list(c, "gather_rows", "rows", rows);
+    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){rows.n[0], tensor_width(x)});
+    if (go(c)) ops(c)->gather_rows(c, y, x, rows);
+    return y;
+}
+
+struct tensor rope(struct context *c, struct tensor x, struct tensor pos, const struct rope *r) {
+    f32_rows(c, "rope", "x", x);
+    i32_list(c, "rope", "pos", pos);
+    want(c, x.dims == 3 && pos.n[0] == x.n[0], "rope: x has %lld rows, pos %lld", (long long)x.n[0],
+         (long long)pos.n[0]);
+    want(c, r->inv_freq.type == DT_F32 && r->inv_freq.n[0] * 2 <= tensor_width(x),
+         "rope: %lld pairs do not fit a head of %lld", (long long)r->inv_freq.n[0],
+         (long long)tensor_width(x));
+    if (go(c)) ops(c)->rope(c, x, pos, r);
+    return x;
+}
+
+static void check_rows(struct context *c, const char *op, const struct rows *rows) {
+    i32_list(c, op, "index", rows->index);
+    i32_list(c, op, "seq", rows->seq);
+    want(c, rows->index.n[0] == rows->n && rows->seq.n[0] == rows->n, "%s: rows disagree on n", op);
+}
+
+static void check_kv(struct context *c, const char *op, const struct kv *kv) {
+    bool ok = kv->k.dims == 4 && kv->v.dims == 4 && kv->k.type == kv->v.type &&
+              tensor_contiguous(kv->k) && tensor_contiguous(kv->v) && kv->table.dims == 2 &&
+              kv->table.type == DT_I32 && tensor_contiguous(kv->table);
+    for (int d = 0; d < 3 && ok; d++) ok = kv->k.n[d] == kv->v.n[d];
+    want(c, ok, "%s: keys, values and page table do not fit together", op);
+    want(c, kv->k.type == DT_F32 || kv->k.type == DT_F16 || kv->k.type == DT_BF16,
+         "%s: a cache of %s is not supported", op, dtype_name(kv->k.type));
+}
+
+void kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
+              struct tensor v) {
+    check_rows(c, "kv_write", rows);
+    check_kv(c, "kv_write", kv);
+    f32_rows(c, "kv_write", "k", k);
+    f32_rows(c, "kv_write", "v", v);
+    want(c,
+         k.dims == 3 && v.dims == 3 && k.n[0] == rows->n && v.n[0] == rows->n &&
+             k.n[1] == kv->k.n[1] && v.n[1] == kv->v.n[1] && k.n[2] == kv->k.n[3] &&
+             v.n[2] == kv->v.n[3],
+         "kv_write: keys or values do not fit the cache");
+    if (go(c)) ops(c)->kv_write(c, kv, rows, k, v);
+}
+
+struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
+                        const struct rows *rows, const struct attention_options *opt) {
+    check_rows(c, "attention", rows);
+    check_kv(c, "attention", kv);
+    f32_rows(c, "attention", "q", q);
+    want(c,
+         q.dims == 3 && q.n[0] == rows->n && q.n[2] == kv->k.n[3] && kv->k.n[1] > 0 &&
+             q.n[1] % kv->k.n[1] == 0,
+         "attention: queries do not fit the cache");
+    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){q.n[0], q.n[1] * kv->v.n[3]});
+    if (!c->err.set) ops(c)->attention(c, y, q, kv, rows, opt);
+    return y;
+}
+
+void read_f32(struct context *c, struct tensor t, float *out) {
+    want(c, t.type == DT_F32 && tensor_contiguous(t), "read_f32: not a contiguous F32 tensor");
+    if (go(c)) ops(c)->read(c, out, t.data, tensor_bytes(t));
+}

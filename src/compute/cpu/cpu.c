@@ -1,0 +1,243 @@
+// The CPU device, and the ops that are not hot.
+#include "compute/cpu/cpu.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+struct row_job {
+    void (*fn)(void *arg, int64_t row);
+    void *arg;
+    int64_t n, step;
+};
+
+static void run_rows(void *arg, int task, int thread) {
+    (void)thread;
+    const struct row_job *job = arg;
+    int64_t from = task * job->step, to = from + job->step < job->n ? from + job->step : job->n;
+    for (int64_t row = from; row < to; row++) job->fn(job->arg, row);
+}
+
+void cpu_rows(struct context *c, int64_t n, int64_t cost, void (*fn)(void *arg, int64_t row),
+              void *arg) {
+    enum { WORTH = 1 << 14 }; // elements that take longer than handing them to another thread
+    int64_t step = 1 + WORTH / (cost > 0 ? cost : 1);
+    struct row_job job = {fn, arg, n, step};
+    pool_run(c->dev->pool, (int)((n + step - 1) / step), run_rows, &job);
+}
+
+static float *row_of(struct tensor t, int64_t row) { return (float *)t.data + row * t.stride[0]; }
+
+struct embed_job {
+    const struct cpu_kernels *kernels;
+    struct tensor y, ids;
+    const struct weight *w;
+};
+
+static void embed_row(void *arg, int64_t row) {
+    struct embed_job *j = arg;
+    j->kernels->dequantize_row(j->w, ((const int32_t *)j->ids.data)[row], row_of(j->y, row));
+}
+
+static void cpu_embed(struct context *c, struct tensor y, const struct weight *w,
+                      struct tensor ids) {
+    struct embed_job j = {c->dev->kernels, y, ids, w};
+    cpu_rows(c, y.n[0], y.n[1], embed_row, &j);
+}
+
+struct pair_job {
+    const struct cpu_kernels *kernels;
+    struct tensor y, a, b;
+    enum activation act;
+    float eps;
+};
+
+static void act_mul_row(void *arg, int64_t row) {
+    struct pair_job *j = arg;
+    j->kernels->act_mul(row_of(j->y, row), row_of(j->a, row), row_of(j->b, row), j->y.stride[0],
+                        j->act);
+}
+
+static void cpu_act_mul(struct context *c, struct tensor y, struct tensor a, struct tensor b,
+                        enum activation act) {
+    struct pair_job j = {.kernels = c->dev->kernels, .y = y, .a = a, .b = b, .act = act};
+    cpu_rows(c, y.n[0], 8 * y.stride[0], act_mul_row, &j);
+}
+
+static void rms_norm_row(void *arg, int64_t row) {
+    struct pair_job *j = arg;
+    int64_t width = tensor_width(j->y), each = j->y.stride[0] / width;
+    for (int64_t i = 0; i < each; i++)
+        j->kernels->rms_norm(row_of(j->y, row) + i * width, row_of(j->a, row) + i * width,
+                             j->b.data, width, j->eps);
+}
+
+static void cpu_rms_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                         float eps) {
+    struct pair_job j = {.kernels = c->dev->kernels, .y = y, .a = x, .b = w, .eps = eps};
+    cpu_rows(c, y.n[0], 2 * y.stride[0], rms_norm_row, &j);
+}
+
+static void add_row(void *arg, int64_t row) {
+    struct pair_job *j = arg;
+    float *x = row_of(j->a, row);
+    const float *y = row_of(j->b, row);
+    for (int64_t i = 0; i < j->a.n[1]; i++) x[i] += y[i];
+}
+
+static void cpu_add_to(struct context *c, struct tensor x, struct tensor y) {
+    struct pair_job j = {.a = x, .b = y};
+    cpu_rows(c, x.n[0], x.n[1], add_row, &j);
+}
+
+static void cpu_gather_rows(struct context *c, struct tensor y, struct tensor x,
+                            struct tensor rows) {
+    (void)c;
+    for (int64_t i = 0; i < y.n[0]; i++)
+        memcpy(row_of(y, i), row_of(x, ((const int32_t *)rows.data)[i]),
+               (size_t)y.n[1] * sizeof(float));
+}
+
+struct rope_job {
+    struct tensor x, pos;
+    const struct rope *r;
+};
+
+static void rope_row(void *arg, int64_t row) {
+    struct rope_job *j = arg;
+    int64_t pairs = j->r->inv_freq.n[0], width = j->x.n[2];
+    const float *freq = j->r->inv_freq.data;
+    float at = (float)((const int32_t *)j->pos.data)[row];
+    for (int64_t i = 0; i < pairs; i++) {
+        float angle = at * freq[i];
+        float cos = cosf(angle) * j->r->scale, sin = sinf(angle) * j->r->scale;
+        for (int64_t h = 0; h < j->x.n[1]; h++) {
+            float *a = row_of(j->x, row) + h * width + i, *b = a + pairs, was = *a;
+            *a = was * cos - *b * sin;
+            *b = *b * cos + was * sin;
+        }
+    }
+}
+
+static void cpu_rope(struct context *c, struct tensor x, struct tensor pos, const struct rope *r) {
+    struct rope_job j = {x, pos, r};
+    cpu_rows(c, x.n[0], 20 * r->inv_freq.n[0] + x.n[1] * x.n[2], rope_row, &j);
+}
+
+struct write_job {
+    const struct kv *kv;
+    const struct rows *rows;
+    struct tensor k, v;
+};
+
+static void write_heads(struct tensor cache, int64_t page, int64_t slot, const float *from) {
+    int64_t heads = cache.n[1], width = cache.n[3];
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t i = 0; i < width; i++)
+            store_float(cache.data, cache.type,
+                        ((page * heads + h) * cache.n[2] + slot) * width + i, from[h * width + i]);
+}
+
+static void kv_write_row(void *arg, int64_t row) {
+    struct write_job *j = arg;
+    int64_t seq = ((const int32_t *)j->rows->seq.data)[row];
+    int64_t index = ((const int32_t *)j->rows->index.data)[row], size = j->kv->k.n[2];
+    int64_t page = ((const int32_t *)j->kv->table.data)[seq * j->kv->table.n[1] + index / size];
+    write_heads(j->kv->k, page, index % size, row_of(j->k, row));
+    write_heads(j->kv->v, page, index % size, row_of(j->v, row));
+}
+
+static void cpu_kv_write(struct context *c, const struct kv *kv, const struct rows *rows,
+                         struct tensor k, struct tensor v) {
+    struct write_job j = {kv, rows, k, v};
+    cpu_rows(c, rows->n, 2 * (k.n[1] * k.n[2] + v.n[1] * v.n[2]), kv_write_row, &j);
+}
+
+static void cpu_read(struct context *c, void *host, const void *data, size_t size) {
+    (void)c;
+    memcpy(host, data, size);
+}
+
+static void *cpu_alloc(struct device *d, size_t size) {
+    (void)d;
+    size_t padded;
+    if (!size_add(size, 63, &padded)) return NULL;
+    size_t available, total;
+    device_memory(d, &available, &total);
+    if (size > available) return NULL; // overcommit would promise it and kill us later
+    void *p = aligned_alloc(64, padded / 64 * 64);
+    if (p) memset(p, 0, size);
+    return p;
+}
+
+static void cpu_free(struct device *d, void *p) {
+    (void)d;
+    free(p);
+}
+
+static void cpu_upload(struct device *d, void *dst, const void *src, size_t size) {
+    (void)d;
+    memcpy(dst, src, size);
+}
+
+// A line "name: value kB" of /proc/meminfo, in bytes; 0 when it is not there.
+static size_t meminfo(const char *name) {
+    FILE *f = fopen("/proc/meminfo", "r");
+    char line[256];
+    size_t value = 0;
+    while (f && fgets(line, sizeof line, f)) {
+        size_t n = strlen(name);
+        if (!strncmp(line, name, n) && line[n] == ':') value = strtoull(line + n + 1, NULL, 10);
+    }
+    if (f) fclose(f);
+    return value * 1024;
+}
+
+static void cpu_memory(const struct device *d, size_t *available, size_t *total) {
+    (void)d;
+    *total = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    *available = meminfo("MemAvailable");
+    if (!*available) *available = *total;
+}
+
+static void cpu_close(struct device *d) {
+    pool_close(d->pool);
+    free(d);
+}
+
+static const struct ops cpu_ops = {
+    .embed = cpu_embed,
+    .linear = cpu_linear,
+    .act_mul = cpu_act_mul,
+    .rms_norm = cpu_rms_norm,
+    .add_to = cpu_add_to,
+    .gather_rows = cpu_gather_rows,
+    .rope = cpu_rope,
+    .kv_write = cpu_kv_write,
+    .attention = cpu_attention,
+    .read = cpu_read,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .upload = cpu_upload,
+    .memory = cpu_memory,
+    .close = cpu_close,
+};
+
+bool isa_supported(enum isa isa) { return isa == ISA_PLAIN; }
+
+struct device *cpu_open(const struct device_options *opt, struct error *e) {
+    struct pool *pool = pool_open(opt->threads, e);
+    if (!pool) return NULL;
+    struct device *d = mem_alloc(sizeof *d);
+    d->ops = &cpu_ops;
+    d->host = true;
+    d->pool = pool;
+    d->kernels = &kernels_plain;
+    snprintf(d->name, sizeof d->name, "cpu (%s, %d thread%s)", isa_name(ISA_PLAIN),
+             pool_threads(pool), pool_threads(pool) == 1 ? "" : "s");
+    return d;
+}

@@ -1,0 +1,106 @@
+// The definition of every kernel, in plain C.
+#include "compute/cpu/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+float load_float(const void *p, enum dtype type, int64_t i) {
+    if (type == DT_F32) return ((const float *)p)[i];
+    uint16_t h = ((const uint16_t *)p)[i];
+    return type == DT_F16 ? f16_to_f32(h) : bf16_to_f32(h);
+}
+
+void store_float(void *p, enum dtype type, int64_t i, float value) {
+    if (type == DT_F32)
+        ((float *)p)[i] = value;
+    else
+        ((uint16_t *)p)[i] = type == DT_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+}
+
+// Eight partial sums: less rounding than one, and a loop the compiler can turn into vectors.
+static float dot(const float *a, const float *b, int64_t n) {
+    float sum[8] = {0};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int k = 0; k < 8; k++) sum[k] += a[i + k] * b[i + k];
+    for (; i < n; i++) sum[i & 7] += a[i] * b[i];
+    return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+}
+
+// Codes of `bits` bits in one little-endian bit stream; one may cross a word's end.
+static uint32_t code_at(const uint32_t *row, int bits, int64_t i) {
+    int64_t bit = i * bits, word = bit >> 5;
+    int shift = (int)(bit & 31);
+    uint32_t code = row[word] >> shift;
+    if (shift + bits > 32) code |= row[word + 1] << (32 - shift);
+    return code & ((1u << bits) - 1);
+}
+
+static void dequantize_row(const struct weight *w, int64_t row, float *y) {
+    if (w->layout == WEIGHT_DENSE) {
+        for (int64_t i = 0; i < w->in; i++)
+            y[i] = load_float(w->data.data, w->data.type, row * w->in + i);
+        return;
+    }
+    const uint32_t *codes = (const uint32_t *)w->data.data + row * w->data.n[1];
+    int64_t groups = w->in / w->group;
+    for (int64_t g = 0; g < groups; g++) {
+        float scale = load_float(w->scales.data, w->scales.type, row * groups + g);
+        float bias = load_float(w->biases.data, w->biases.type, row * groups + g);
+        for (int64_t i = g * w->group; i < (g + 1) * w->group; i++)
+            y[i] = scale * (float)code_at(codes, w->bits, i) + bias;
+    }
+}
+
+static void matmul(const struct matmul *m, int64_t from, int64_t to, float *work) {
+    const struct weight *w = m->w;
+    for (int64_t o = from; o < to; o++) {
+        dequantize_row(w, o, work);
+        float bias = w->bias.dims ? ((const float *)w->bias.data)[o] : 0;
+        for (int64_t r = 0; r < m->n; r++)
+            m->y[r * m->ldy + o] = dot(work, m->x + r * m->ldx, w->in) + bias;
+    }
+}
+
+static void rms_norm_row(float *y, const float *x, const float *w, int64_t n, float eps) {
+    float scale = 1.0f / sqrtf(dot(x, x, n) / (float)n + eps);
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] * scale * w[i];
+}
+
+static float activate(float x, enum activation act) {
+    switch (act) {
+    case ACT_SILU: return x / (1.0f + expf(-x));
+    }
+    return x;
+}
+
+static void act_mul_row(float *y, const float *a, const float *b, int64_t n, enum activation act) {
+    for (int64_t i = 0; i < n; i++) y[i] = activate(a[i], act) * b[i];
+}
+
+static void scores(float *s, const float *q, const void *k, enum dtype type, int64_t width,
+                   int64_t from, int64_t to, float scale) {
+    for (int64_t t = from; t < to; t++) {
+        float sum[8] = {0};
+        for (int64_t i = 0; i < width; i++) sum[i & 7] += q[i] * load_float(k, type, t * width + i);
+        s[t] = scale *
+               (((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7])));
+    }
+}
+
+static void accumulate(float *acc, const float *p, const void *v, enum dtype type, int64_t width,
+                       int64_t from, int64_t to, float keep) {
+    for (int64_t i = 0; i < width; i++) acc[i] *= keep;
+    for (int64_t t = from; t < to; t++)
+        for (int64_t i = 0; i < width; i++) acc[i] += p[t] * load_float(v, type, t * width + i);
+}
+
+const struct cpu_kernels kernels_plain = {
+    .matmul = matmul,
+    .dequantize_row = dequantize_row,
+    .dot = dot,
+    .rms_norm = rms_norm_row,
+    .act_mul = act_mul_row,
+    .scores = scores,
+    .accumulate = accumulate,
+};

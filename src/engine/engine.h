@@ -1,0 +1,92 @@
+// The engine: a model, the state of many sequences, and the steps that move them on. It knows
+// neither text nor a family's name.
+//
+// Every step is one ragged batch: the decode rows of running requests and chunks of prompts that
+// wait, together, under one budget of rows. A request waits until the pages that it may need are
+// free, so it can't run out of them later.
+//
+//   engine_submit(e, &request, &err);
+//   while (engine_busy(e) && engine_step(e, &err))
+//       while (engine_event(e, &event)) use(event.id);
+//
+// An engine is used by one thread at a time.
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include "base/error.h"
+#include "compute/compute.h"
+#include "engine/sample.h"
+
+struct engine;
+
+struct engine_options {
+    const char *device;       // "auto", "cpu"; NULL: auto
+    int threads;              // 0: one a physical core
+    enum isa isa;             // ISA_BEST unless a test says otherwise
+    enum precision precision; // PRECISION_F32 also keeps the cache in F32
+    int64_t context;          // tokens a sequence may hold; 0: the model's own, less if memory asks
+    int64_t sequences;        // at once; 0: 1
+    int64_t batch;            // rows a step, at most; 0: 512
+    int64_t chunk;            // rows of one prompt in a step, at most; 0: batch
+    bool dry;                 // know what is needed, load nothing (for inspect): no steps
+    // Reads "loading" progress on a terminal: called with bytes done and in all; may be NULL.
+    void (*progress)(void *arg, size_t done, size_t total);
+    void *progress_arg;
+};
+
+// path: a checkpoint's folder, or a file in it.
+struct engine *engine_open(const char *path, const struct engine_options *opt, struct error *e);
+void engine_close(struct engine *e); // NULL is fine
+
+// What the engine is and needs. Bytes are those of the options it was opened with.
+struct engine_info {
+    const char *family, *family_name; // "llama", "Llama"
+    char device[64];
+    int64_t layers, hidden, vocab;
+    int64_t parameters;
+    double bits_per_weight;
+    int64_t context;       // tokens a sequence may hold
+    int64_t model_context; // what the checkpoint was trained for
+    int64_t sequences, batch;
+    size_t weight_bytes, state_bytes, scratch_bytes; // needed in all
+    size_t state_bytes_per_token;
+    size_t available_bytes; // before anything was loaded
+};
+const struct engine_info *engine_info(const struct engine *e);
+
+struct request {
+    const int32_t *prompt; // at least one id
+    size_t n;
+    int64_t max_new; // tokens to generate, at most; 0 only computes the prompt
+    struct sampling sampling;
+    const int32_t *stop_ids; // generation ends with one of these
+    size_t stop_count;
+    float *prompt_logits; // [n, vocab], filled as the prompt is computed; NULL: not wanted
+};
+
+enum finish { FINISH_NOT, FINISH_STOP, FINISH_LENGTH, FINISH_CONTEXT, FINISH_CANCELLED };
+const char *finish_name(enum finish f); // "stop", "length", ... as the OpenAI API says it
+
+struct event {
+    int64_t request;
+    int32_t id; // the new token, -1 when there is none (the last event of a request has none when
+                // it was cancelled or had max_new 0). A stop id is reported, with FINISH_STOP.
+    enum finish finish;
+};
+
+// Returns the request's number (> 0), or 0 when it is refused: an id outside the vocabulary, a
+// prompt longer than the context, sampling out of range. Its arrays but prompt_logits are copied.
+int64_t engine_submit(struct engine *e, const struct request *r, struct error *err);
+void engine_cancel(struct engine *e, int64_t request); // unknown numbers are ignored
+bool engine_busy(const struct engine *e);
+bool engine_step(struct engine *e, struct error *err);  // false: the engine can't go on
+bool engine_event(struct engine *e, struct event *out); // the next one, in order
+
+// Seconds and rows so far, for "tokens per second".
+struct engine_stats {
+    double prompt_seconds, decode_seconds; // steps with prompt rows count as prompt
+    int64_t prompt_tokens, decode_tokens, steps;
+};
+struct engine_stats engine_stats(const struct engine *e);
+
+#endif

@@ -1,0 +1,39 @@
+// Text over the engine: a checkpoint's tokenizer, chat template and defaults beside its engine,
+// and a stream that turns ids into text and finds stop strings.
+#ifndef ENGINE_TEXT_H
+#define ENGINE_TEXT_H
+
+#include "base/str.h"
+#include "chat/chat.h"
+#include "checkpoint/generation_config.h"
+#include "engine/engine.h"
+#include "tokenizer/tokenizer.h"
+
+struct text_model {
+    struct engine *engine;
+    struct tokenizer *tokenizer;
+    struct chat *chat;
+    struct generation_config defaults; // eos ids, the publisher's sampling
+};
+
+bool text_open(struct text_model *m, const char *path, const struct engine_options *opt,
+               struct error *e);
+void text_close(struct text_model *m);
+
+// Messages (a JSON array of {role, content}) through the template, then to ids. The template
+// writes its own special tokens, so none are added.
+bool text_chat_ids(const struct text_model *m, struct json_object *messages,
+                   const struct chat_options *opt, struct ids *out, struct error *e);
+
+// One answer's stream. Text that may be the beginning of a stop string, or half a character, is
+// held back until it is decided.
+struct text_stream;
+struct text_stream *text_stream_open(const struct text_model *m, const struct sv *stops,
+                                     size_t count);
+void text_stream_close(struct text_stream *s); // NULL is fine
+// Appends what is certain to out. True when a stop string was found: the text before it has been
+// appended, and nothing more will be.
+bool text_stream_push(struct text_stream *s, int32_t id, struct str *out);
+void text_stream_finish(struct text_stream *s, struct str *out); // what was held back
+
+#endif

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
-#undef fail // base/error.h has a function of that name
+#undef fail // base/error.h has a function of that name, so fail_msg must not expand to it
+#undef fail_msg
+#define fail_msg(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
 
 #endif

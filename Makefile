@@ -1,0 +1,59 @@
+# The short way in. CMake does the work (CMakeLists.txt, CMakePresets.json), each preset in a folder
+# of its own: release in build, another P in build-P. Each target first sees that what it needs is
+# installed, which costs nothing when it is (tools/deps).
+#
+#   make                 build/mlxcel, build/mlxcel-server, build/libmlxcel.a
+#   make demo            builds, fetches a small model, asks it something
+#   make test            builds and runs the tests; PRESET=asan or tsan runs them under that
+#   make check           format, layers, names, clang-tidy, cppcheck
+#   make fuzz            every fuzz target for FUZZ_SECONDS
+#   make install         into DESTDIR and PREFIX
+#   make deps            installs what building, testing, checking and fuzzing need
+#   make clean           removes the build folders
+
+PRESET ?= release
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 30
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+CTEST_FLAGS ?=
+
+build = build$(patsubst -release,,-$(PRESET))
+
+# A folder keeps the generator that it was first configured with.
+define compile
+@tools/deps $(3)
+@test -f $(1)/build.ninja || test -f $(1)/Makefile || { rm -rf $(1)/CMakeCache.txt; set -x; \
+  cmake --preset $(2) $$(command -v ninja >/dev/null && echo -G Ninja); }
+cmake --build $(1) -j $(JOBS) $(4)
+endef
+
+.PHONY: all demo test check fuzz install deps clean
+all:
+	$(call compile,$(build),$(PRESET),build)
+
+demo:
+	$(call compile,build,release,demo)
+	tools/demo
+
+# ctest's summary is the last thing printed. TSan: only what has threads.
+test:
+	$(call compile,$(build),$(PRESET),build,$(if $(filter tsan,$(PRESET)),--target threaded))
+	$(if $(filter tsan,$(PRESET)),tools/no-aslr) ctest --test-dir $(build) --output-on-failure \
+	  --no-tests=error -j $(JOBS) $(if $(filter tsan,$(PRESET)),-L threads) $(CTEST_FLAGS)
+
+check:
+	$(call compile,build,release,check)
+	tools/check build $(JOBS)
+
+fuzz:
+	$(call compile,build-fuzz,fuzz,fuzz)
+	tools/fuzz build-fuzz $(FUZZ_SECONDS)
+
+install: all
+	DESTDIR=$(DESTDIR) cmake --install $(build) --prefix $(PREFIX)
+
+deps:
+	tools/deps all
+
+clean:
+	rm -rf build build-*/

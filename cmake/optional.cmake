@@ -1,0 +1,30 @@
+# Optional libraries: MLXCEL_NAME is AUTO (on when pkg-config finds the module), ON or OFF, and
+# HAVE_NAME says how it came out. FEATURES lists them all, on or off, for --version: "+a -b".
+set(FEATURES "")
+
+macro(feature NAME ON)
+  string(TOLOWER ${NAME} LOWER)
+  if(${ON})
+    string(APPEND FEATURES " +${LOWER}")
+  else()
+    string(APPEND FEATURES " -${LOWER}")
+  endif()
+  string(STRIP "${FEATURES}" FEATURES)
+endmacro()
+
+macro(optional NAME MODULE WHAT)
+  set(MLXCEL_${NAME} AUTO CACHE STRING "${WHAT}, by ${MODULE}: ON, OFF or AUTO (on when found)")
+  set_property(CACHE MLXCEL_${NAME} PROPERTY STRINGS AUTO ON OFF)
+  set(HAVE_${NAME} OFF)
+  if(MLXCEL_${NAME})
+    pkg_check_modules(${NAME} QUIET IMPORTED_TARGET ${MODULE})
+    if(${NAME}_FOUND)
+      set(HAVE_${NAME} ON)
+    elseif(NOT MLXCEL_${NAME} STREQUAL AUTO)
+      message(FATAL_ERROR "MLXCEL_${NAME} is on, but pkg-config does not find ${MODULE}: "
+        "install its development package, or use AUTO or OFF")
+    endif()
+  endif()
+  message(STATUS "${WHAT} (${MODULE}): ${HAVE_${NAME}}")
+  feature(${NAME} ${HAVE_${NAME}})
+endmacro()

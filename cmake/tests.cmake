@@ -1,0 +1,59 @@
+# Tests: each tests/test_NAME.c and fuzz/fuzz_NAME.c is a program. Under libFuzzer a fuzz target
+# searches for inputs; in any other build it is a test that runs the inputs in fuzz/seeds/NAME.
+enable_testing()
+
+# Tests of what is threaded, by regular expression: they get the label `threads`, and the target
+# `threaded` builds them alone, for TSan.
+set(THREADED "^test_(base|pool|ops|cpu|compute|batch|engine|scheduler|server)")
+add_custom_target(threaded)
+
+# Options that find more than the sanitizers' defaults do.
+set(SANITIZER_OPTIONS ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+  UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=second_deadlock_stack=1)
+
+function(link_test NAME)
+  target_link_libraries(${NAME} PRIVATE mlxcel-lib)
+  if(TARGET server-lib)
+    target_link_libraries(${NAME} PRIVATE server-lib)
+  endif()
+endfunction()
+
+if(MLXCEL_TESTS)
+  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+  file(GLOB TEST_SOURCES CONFIGURE_DEPENDS tests/test_*.c)
+  foreach(SOURCE ${TEST_SOURCES})
+    get_filename_component(NAME ${SOURCE} NAME_WE)
+    add_executable(${NAME} ${SOURCE})
+    link_test(${NAME})
+    target_link_libraries(${NAME} PRIVATE PkgConfig::CMOCKA)
+    target_compile_definitions(${NAME} PRIVATE FIXTURES="${CMAKE_SOURCE_DIR}/tests/fixtures")
+    add_test(NAME ${NAME} COMMAND ${NAME})
+    set_tests_properties(${NAME} PROPERTIES ENVIRONMENT "${SANITIZER_OPTIONS}" TIMEOUT 600)
+    if(NAME MATCHES "${THREADED}")
+      set_tests_properties(${NAME} PROPERTIES LABELS threads)
+      add_dependencies(threaded ${NAME})
+    endif()
+  endforeach()
+
+  # Which folder may include which; and that the script sees it when one may not.
+  add_test(NAME layers COMMAND ${CMAKE_SOURCE_DIR}/tools/layers ${CMAKE_SOURCE_DIR}/src)
+  add_test(NAME layers_seen COMMAND ${CMAKE_SOURCE_DIR}/tools/layers
+    ${CMAKE_SOURCE_DIR}/tests/fixtures/layers)
+  set_tests_properties(layers_seen PROPERTIES PASS_REGULAR_EXPRESSION "5 wrong includes")
+endif()
+
+file(GLOB FUZZ_SOURCES CONFIGURE_DEPENDS fuzz/fuzz_*.c)
+foreach(SOURCE ${FUZZ_SOURCES})
+  get_filename_component(NAME ${SOURCE} NAME_WE)
+  string(REPLACE "fuzz_" "" SEEDS ${NAME})
+  if(MLXCEL_FUZZ)
+    add_executable(${NAME} ${SOURCE})
+    target_link_options(${NAME} PRIVATE -fsanitize=fuzzer)
+  else()
+    add_executable(${NAME} ${SOURCE} fuzz/replay.c)
+    add_test(NAME ${NAME} COMMAND ${NAME} ${CMAKE_SOURCE_DIR}/fuzz/seeds/${SEEDS})
+    set_tests_properties(${NAME} PROPERTIES ENVIRONMENT "${SANITIZER_OPTIONS}" TIMEOUT 600)
+  endif()
+  link_test(${NAME})
+  target_compile_definitions(${NAME} PRIVATE FIXTURES="${CMAKE_SOURCE_DIR}/tests/fixtures")
+endforeach()

@@ -11,8 +11,7 @@ all: $(STAMPS)
 $(BUILD)/tidy/%.ok: % .clang-tidy
 	@echo "clang-tidy $<"
 	@mkdir -p $(@D)
-	@clang-tidy -p $(BUILD) --quiet --extra-arg=-Wno-unknown-warning-option $< 2>$@.log || \
-	  { cat $@.log; exit 1; }
+	@clang-tidy -p $(BUILD) --quiet --extra-arg=-Wno-unknown-warning-option $< 2>/dev/null
 	@$(CC) -MM -MP -MT $@ -MF $(@:.ok=.d) -D_GNU_SOURCE -DFIXTURES= $(INCLUDES) $<
 	@touch $@
 

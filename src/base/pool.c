@@ -92,7 +92,8 @@ int pool_default_threads(void) {
         int first = c;
         FILE *f = fopen(path, "r");
         if (f) {
-            if (fscanf(f, "%d", &first) != 1) first = c;
+            char line[32]; // "0,4" or "0-1"
+            if (fgets(line, sizeof line, f)) first = (int)strtol(line, NULL, 10);
             fclose(f);
         }
         if (first == c || !CPU_ISSET(first, &set)) cores++;

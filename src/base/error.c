@@ -35,7 +35,8 @@ bool fail_in(struct error *e, const char *fmt, ...) {
     int n = vsnprintf(e->text, sizeof e->text, fmt, args);
     va_end(args);
     size_t at = n < 0 ? 0 : (size_t)n;
-    if (at < sizeof e->text) snprintf(e->text + at, sizeof e->text - at, ": %s", old);
+    size_t room = at < sizeof e->text ? sizeof e->text - at : 0; // what does not fit is cut off
+    if (room > 0 && snprintf(e->text + at, room, ": %s", old) < 0) e->text[at] = '\0';
     clean(e->text);
     return false;
 }

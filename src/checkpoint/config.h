@@ -13,7 +13,6 @@
 #include "base/str.h"
 
 struct config;
-struct json_object;
 
 // path: the checkpoint folder, or any file in it. Names the remedy when there is no config.json.
 struct config *config_open(const char *path, struct error *e);
@@ -23,7 +22,7 @@ struct config *config_open_beside(const char *path, const char *name, struct err
 struct config *config_read(struct sv text, const char *what, struct error *e);
 void config_close(struct config *c); // NULL is fine
 
-const char *config_what(const struct config *c); // the path, for errors
+const char *config_what(const struct config *c);         // the path, for errors
 bool config_ok(const struct config *c, struct error *e); // false, and e set, if an error stuck
 // Records an error of the caller's: "what: key "key" is VALUE: message". Returns false.
 bool config_fail(struct config *c, const char *key, const char *fmt, ...)
@@ -50,13 +49,9 @@ double config_list_number(struct config *c, const char *key, size_t i);
 bool config_list_bool(struct config *c, const char *key, size_t i);
 struct sv config_list_text(struct config *c, const char *key, size_t i);
 
-// Members of an object in the order of the file ("quantization" holds one per layer).
-size_t config_keys(const struct config *c);
-const char *config_key(const struct config *c, size_t i);
-bool config_is_object(struct config *c, const char *key); // counts as read
-
 // Refuses a key that is known to change the output of some architecture, is present with another
-// value than its neutral one, and was not read. Looks at c and at the children that were read.
+// value than its neutral one, and was not read. Looks at c and at the children that were read. A
+// quantization that is not MLX affine is refused too. Call it when the family has read its facts.
 bool config_check_unread(struct config *c, struct error *e);
 
 #endif

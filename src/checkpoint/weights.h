@@ -1,0 +1,55 @@
+// The weight map of a checkpoint: every tensor of its SafeTensors files by name, and the matrices
+// and vectors that a model asks for, checked against the shapes that its config says.
+//
+// Tensors are views of the mapped files (host memory); one whose data is not aligned for its dtype
+// (legal in old files) is copied once. Every error names the tensor, the file, and what was found
+// and wanted.
+#ifndef CHECKPOINT_WEIGHTS_H
+#define CHECKPOINT_WEIGHTS_H
+
+#include "checkpoint/safetensors.h"
+#include "tensor/weight.h"
+
+struct weights;
+
+// path: the checkpoint folder, or a file in it. With a model.safetensors.index.json, the shards
+// that it names (plain file names in the folder; links are followed) must be there and hold what
+// it says; where two shards hold a name, the index decides. Without one, the first that there are
+// of model*.safetensors, weights*.safetensors, *.safetensors (adapters and consolidated duplicates
+// left out); a name in two files is then an error, and so is a missing "-0000i-of-0000n" shard.
+struct weights *weights_open(const char *path, struct error *e);
+void weights_close(struct weights *w); // NULL is fine
+
+const char *weights_folder(const struct weights *w);
+size_t weights_count(const struct weights *w);
+const char *weights_name(const struct weights *w, size_t i); // i < weights_count
+bool weights_has(const struct weights *w, struct sv name);   // does not mark it used
+// An absent `from` or an existing `to` is an error.
+bool weights_rename(struct weights *w, const char *from, const char *to, struct error *e);
+
+// The tensor, marked used; NULL when absent. It may be unusable (see struct st_tensor).
+const struct st_tensor *weights_find(struct weights *w, struct sv name);
+// As weights_find, but absent or unusable is an error.
+const struct st_tensor *weights_need(struct weights *w, struct sv name, struct error *e);
+
+// A vector [n] F32, F16 or BF16.
+bool weights_vector(struct weights *w, const char *name, int64_t n, struct tensor *out,
+                    struct error *e);
+
+// The matrix NAME.weight: dense [out, in] F32, F16 or BF16, or MLX affine (U32 codes with
+// NAME.scales and NAME.biases), whose bits (1 2 3 4 5 6 8) and group (32 64 128) follow from the
+// shapes. Which of these it can compute with is for the caller to say. want_bias: NAME.bias [out]
+// is needed too; without it a NAME.bias is left unused (weights_check_unused then reports it).
+bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in, bool want_bias,
+                    struct weight *result, struct error *e);
+
+// Refuses tensors that were never asked for. ignored: patterns that end with NULL, or NULL; a *
+// at the front, the end or both of a pattern matches anything. Known leftovers which every
+// implementation recomputes ("*rotary_emb.inv_freq") are always ignored.
+bool weights_check_unused(const struct weights *w, const char *const *ignored, struct error *e);
+
+size_t weights_bytes(const struct weights *w); // of all tensors
+// Elements of the tensors that were asked for; a quantized matrix counts its codes.
+int64_t weights_parameters(const struct weights *w);
+
+#endif

@@ -1,0 +1,344 @@
+// The weight map: index folders have their verdicts, matrices are checked against the shapes that
+// the config asks for, and every refusal says what is wrong.
+#include "check.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "checkpoint/weights.h"
+
+static char dir[] = "/tmp/mlxcel-weights-XXXXXX";
+
+static void remove_tree(const char *path) {
+    struct stat st;
+    if (lstat(path, &st) != 0) return;
+    if (S_ISDIR(st.st_mode)) {
+        struct names all = {0};
+        struct error e = {0};
+        dir_list(path, &all, &e);
+        for (size_t i = 0; i < all.n; i++) {
+            char *sub = path_join(path, all.name[i]);
+            remove_tree(sub);
+            free(sub);
+        }
+        names_free(&all);
+    }
+    remove(path);
+}
+
+static void copy_tree(const char *from, const char *to) {
+    struct error e = {0};
+    if (dir_exists(from)) {
+        struct names all = {0};
+        assert_true(dir_make(to, &e) && dir_list(from, &all, &e));
+        for (size_t i = 0; i < all.n; i++) {
+            char *a = path_join(from, all.name[i]), *b = path_join(to, all.name[i]);
+            copy_tree(a, b);
+            free(a);
+            free(b);
+        }
+        names_free(&all);
+        return;
+    }
+    struct str data = {0};
+    assert_true(file_read(from, 1 << 24, &data, &e) && file_write(to, str_sv(&data), &e));
+    str_free(&data);
+}
+
+static char *fresh(const char *name) {
+    struct error e = {0};
+    char *path = path_join(dir, name);
+    remove_tree(path);
+    assert_true(dir_make(path, &e));
+    return path;
+}
+
+static void put(const char *folder, const char *name, const struct st_tensor *t, size_t n) {
+    struct error e = {0};
+    char *path = path_join(folder, name);
+    if (!st_write(path, t, n, &e)) fail_msg("%s", e.text);
+    free(path);
+}
+
+static void put_text(const char *folder, const char *name, const char *text) {
+    struct error e = {0};
+    char *path = path_join(folder, name);
+    assert_true(file_write(path, sv(text), &e));
+    free(path);
+}
+
+static struct weights *open_ok(const char *path) {
+    struct error e = {0};
+    struct weights *w = weights_open(path, &e);
+    if (!w) fail_msg("%s", e.text);
+    return w;
+}
+
+// The folder must be refused with a message that holds each of the words.
+static void refuses(const char *folder, const char *a, const char *b) {
+    struct error e = {0};
+    struct weights *w = weights_open(folder, &e);
+    if (w) fail_msg("%s: was accepted", folder);
+    if (!strstr(e.text, a) || !strstr(e.text, b))
+        fail_msg("no \"%s\", \"%s\" in: %s", a, b, e.text);
+}
+
+static void test_index_verdicts(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct json_object *all = json_read_file(FIXTURES "/malformed/verdicts.json", 1 << 20, &e);
+    size_t seen = 0;
+    for (size_t i = 0; i < json_object_array_length(all); i++) {
+        struct json_object *row = json_object_array_get_idx(all, i);
+        struct sv name = json_text_at(row, "name"), verdict = json_text_at(row, "verdict");
+        if (!sv_starts(name, sv("index-"))) continue;
+        char *from = path_join(FIXTURES "/malformed", name.p), *to = path_join(dir, name.p);
+        copy_tree(from, to);
+        struct json_object *links = json_at(row, "links");
+        if (links) {
+            json_object_object_foreach(links, link, target) {
+                char *path = path_join(to, link);
+                assert_return_code(symlink(json_object_get_string(target), path), 0);
+                free(path);
+            }
+        }
+        struct error why = {0};
+        struct weights *w = weights_open(to, &why);
+        assert_int_equal(!w, why.set);
+        if (sv_is(verdict, "refuse") && w) fail_msg("%s: was accepted", name.p);
+        if (sv_is(verdict, "accept") && !w) fail_msg("%s: was refused: %s", name.p, why.text);
+        if (!w && !strstr(why.text, name.p)) fail_msg("no path in: %s", why.text);
+        weights_close(w);
+        free(from);
+        free(to);
+        seen++;
+    }
+    json_object_put(all);
+    assert_int_equal(seen, 23);
+}
+
+static void test_index_says_what(void **state) {
+    (void)state;
+    char *at = path_join(dir, "index-missing-shard");
+    refuses(at, "model-00002-of-00002.safetensors", "is missing");
+    free(at);
+    at = path_join(dir, "index-symlink-dangling");
+    refuses(at, "model-00001-of-00002.safetensors", "blobs/none");
+    free(at);
+    at = path_join(dir, "index-bad-shard");
+    refuses(at, "model-00002-of-00002.safetensors", "truncated");
+    free(at);
+    at = path_join(dir, "index-missing-tensor");
+    refuses(at, "model-00002-of-00002.safetensors", "\"b\"");
+    free(at);
+}
+
+static float values[4096];
+
+static void test_listed_files(void **state) {
+    (void)state;
+    struct st_tensor a = {.name = "a", .t = tensor_1d(DT_F32, 4, values)};
+    struct st_tensor b = {.name = "b", .t = tensor_1d(DT_F32, 4, values)};
+    char *at = fresh("listed");
+    refuses(at, "has no weights", "model.safetensors");
+    put_text(at, "m.gguf", "GGUF");
+    refuses(at, "m.gguf", "mlxcel import");
+    put_text(at, "pytorch_model.bin", "x");
+    put(at, "adapter_model.safetensors", &a, 1);
+    refuses(at, "only", "listed");
+    put(at, "weights.00.safetensors", &a, 1);
+    struct weights *w = open_ok(at);
+    assert_true(weights_has(w, sv("a")) && weights_count(w) == 1);
+    weights_close(w);
+    put(at, "model-00001-of-00002.safetensors", &a, 1); // comes before weights*
+    refuses(at, "model-00002-of-00002.safetensors", "is missing");
+    put(at, "model-00002-of-00002.safetensors", &b, 1);
+    char *inside = path_join(at, "config.json");
+    w = open_ok(inside); // a file in the folder will do
+    assert_int_equal(weights_count(w), 2);
+    weights_close(w);
+    put(at, "model-00002-of-00002.safetensors", &a, 1);
+    refuses(at, "\"a\"", "model-00001-of-00002.safetensors");
+    put_text(at, "model.safetensors", "version https://git-lfs.github.com/spec/v1\noid");
+    remove_tree(inside);
+    refuses(at, "model.safetensors", "git lfs pull");
+    free(inside);
+    free(at);
+}
+
+static void test_vectors_and_dense(void **state) {
+    (void)state;
+    char *at = fresh("dense");
+    struct st_tensor t[] = {
+        {.name = "norm.weight", .t = tensor_1d(DT_BF16, 8, values)},
+        {.name = "p.weight", .t = tensor_2d(DT_F16, 4, 8, values)},
+        {.name = "p.bias", .t = tensor_1d(DT_F16, 4, values)},
+        {.name = "q.weight", .t = tensor_2d(DT_F8_E4M3, 4, 8, values)},
+        {.name = "r.qweight", .t = tensor_2d(DT_I32, 4, 8, values)},
+        {.name = "m.rotary_emb.inv_freq", .t = tensor_1d(DT_F32, 2, values)},
+        {.name = "left.over", .t = tensor_1d(DT_F32, 2, values)},
+    };
+    put(at, "model.safetensors", t, sizeof t / sizeof *t);
+    struct weights *w = open_ok(at);
+    struct error e = {0};
+    struct tensor v;
+    struct weight m;
+    assert_true(weights_vector(w, "norm.weight", 8, &v, &e) && v.type == DT_BF16);
+    assert_true(weights_matrix(w, "p", 4, 8, true, &m, &e));
+    assert_int_equal(m.layout, WEIGHT_DENSE);
+    assert_true(m.out == 4 && m.in == 8 && m.bias.n[0] == 4);
+    assert_int_equal(weights_parameters(w), 8 + 32 + 4);
+    struct error bad[6] = {0};
+    assert_false(weights_vector(w, "norm.weight", 9, &v, &bad[0]));
+    assert_non_null(
+        strstr(bad[0].text, "\"norm.weight\" is [8] BF16, but the config asks for [9]"));
+    assert_false(weights_matrix(w, "p", 8, 4, false, &m, &bad[1]));
+    assert_non_null(strstr(bad[1].text, "[4, 8] F16, but the config asks for [8, 4]"));
+    assert_false(weights_matrix(w, "q", 4, 8, false, &m, &bad[2]));
+    assert_non_null(strstr(bad[2].text, "F8_E4M3"));
+    assert_false(weights_matrix(w, "r", 4, 8, false, &m, &bad[3]));
+    assert_non_null(strstr(bad[3].text, "GPTQ"));
+    assert_false(weights_matrix(w, "none", 4, 8, false, &m, &bad[4]));
+    assert_non_null(strstr(bad[4].text, "\"none.weight\" is missing"));
+    const char *const ignored[] = {"*.qweight", NULL};
+    assert_false(weights_check_unused(w, ignored, &bad[5]));
+    assert_non_null(strstr(bad[5].text, ": \"left.over\"")); // and only that
+    weights_find(w, sv("left.over"));
+    assert_true(weights_check_unused(w, ignored, &e));
+    assert_false(e.set);
+    weights_close(w);
+    free(at);
+}
+
+static void test_unwanted_bias_is_reported(void **state) {
+    (void)state;
+    char *at = fresh("bias");
+    struct st_tensor t[] = {{.name = "p.weight", .t = tensor_2d(DT_F16, 4, 8, values)},
+                            {.name = "p.bias", .t = tensor_1d(DT_F16, 4, values)}};
+    put(at, "model.safetensors", t, 2);
+    struct weights *w = open_ok(at);
+    struct error e = {0};
+    struct weight m;
+    assert_true(weights_matrix(w, "p", 4, 8, false, &m, &e));
+    assert_int_equal(m.bias.dims, 0);
+    assert_false(weights_check_unused(w, NULL, &e));
+    assert_non_null(strstr(e.text, "p.bias"));
+    weights_close(w);
+    free(at);
+}
+
+static void test_rename(void **state) {
+    (void)state;
+    char *at = fresh("rename");
+    struct st_tensor t[] = {{.name = "a", .t = tensor_1d(DT_F32, 4, values)},
+                            {.name = "b", .t = tensor_1d(DT_F32, 5, values)}};
+    put(at, "model.safetensors", t, 2);
+    struct weights *w = open_ok(at);
+    struct error e = {0}, taken = {0}, absent = {0};
+    assert_false(weights_rename(w, "a", "b", &taken));
+    assert_true(weights_rename(w, "a", "c", &e));
+    assert_false(weights_has(w, sv("a")));
+    assert_false(weights_rename(w, "a", "d", &absent));
+    assert_true(weights_rename(w, "b", "a", &e));
+    assert_int_equal(weights_find(w, sv("a"))->t.n[0], 5);
+    assert_int_equal(weights_find(w, sv("c"))->t.n[0], 4);
+    assert_string_equal(weights_name(w, 0), "c");
+    weights_close(w);
+    free(at);
+}
+
+// The packed shapes alone are ambiguous: `in` decides what they mean.
+static void test_affine_from_shapes(void **state) {
+    (void)state;
+    char *at = fresh("affine");
+    struct st_tensor t[] = {
+        {.name = "p.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
+        {.name = "p.scales", .t = tensor_2d(DT_BF16, 3, 4, values)},
+        {.name = "p.biases", .t = tensor_2d(DT_BF16, 3, 4, values)},
+        {.name = "bare.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
+        {.name = "mx.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
+        {.name = "mx.scales", .t = tensor_2d(DT_U8, 3, 8, values)},
+    };
+    put(at, "model.safetensors", t, sizeof t / sizeof *t);
+    struct weights *w = open_ok(at);
+    struct error e = {0};
+    struct weight m;
+    static const int want[][3] = {{256, 4, 64}, {512, 2, 128}, {128, 8, 32}};
+    for (int i = 0; i < 3; i++) {
+        assert_true(weights_matrix(w, "p", 3, want[i][0], false, &m, &e));
+        assert_int_equal(m.layout, WEIGHT_AFFINE);
+        assert_int_equal(m.bits, want[i][1]);
+        assert_int_equal(m.group, want[i][2]);
+    }
+    static const int64_t wrong[][2] = {{3, 64}, {3, 1024}, {3, 255}, {4, 256}, {3, 1}, {3, 384}};
+    for (int i = 0; i < 6; i++) {
+        struct error bad = {0};
+        assert_false(weights_matrix(w, "p", wrong[i][0], wrong[i][1], false, &m, &bad));
+        assert_non_null(strstr(bad.text, "model.safetensors: tensor \"p."));
+    }
+    struct error bare = {0}, mx = {0};
+    assert_false(weights_matrix(w, "bare", 3, 256, false, &m, &bare));
+    assert_non_null(strstr(bare.text, "\"bare.scales\" is missing"));
+    assert_false(weights_matrix(w, "mx", 3, 256, false, &m, &mx));
+    assert_non_null(strstr(mx.text, "only affine"));
+    weights_close(w);
+    free(at);
+}
+
+static int64_t exact(const struct st_tensor *t, int64_t i) {
+    return ((const int64_t *)t->t.data)[i];
+}
+
+static void test_unaligned_is_copied(void **state) {
+    (void)state;
+    char *at = fresh("unaligned");
+    struct str s = {0};
+    const char *head = "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
+                       "\"b\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[3,19]}}";
+    for (int i = 0; i < 8; i++) str_addc(&s, (char)(strlen(head) >> (8 * i) & 255));
+    str_puts(&s, head);
+    int64_t numbers[2] = {123456789012345, -7};
+    str_add(&s, sv("abc"));
+    str_add(&s, sv_n((const char *)numbers, sizeof numbers));
+    char *path = path_join(at, "model.safetensors");
+    struct error e = {0};
+    assert_true(file_write(path, str_sv(&s), &e));
+    struct weights *w = open_ok(at);
+    const struct st_tensor *b = weights_need(w, sv("b"), &e);
+    assert_int_equal((uintptr_t)b->t.data % 8, 0);
+    assert_true(exact(b, 0) == numbers[0] && exact(b, 1) == numbers[1]);
+    assert_true(weights_find(w, sv("b")) == b);
+    assert_int_equal(weights_bytes(w), 19);
+    weights_close(w);
+    str_free(&s);
+    free(path);
+    free(at);
+}
+
+static int setup(void **state) {
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    remove_tree(dir);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_index_verdicts),
+        cmocka_unit_test(test_index_says_what),
+        cmocka_unit_test(test_listed_files),
+        cmocka_unit_test(test_vectors_and_dense),
+        cmocka_unit_test(test_unwanted_bias_is_reported),
+        cmocka_unit_test(test_rename),
+        cmocka_unit_test(test_affine_from_shapes),
+        cmocka_unit_test(test_unaligned_is_copied),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

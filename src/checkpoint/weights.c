@@ -1,8 +1,10 @@
 #include "checkpoint/weights.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/mem.h"
 #include "checkpoint/weights_internal.h"
@@ -37,12 +39,17 @@ bool weights_rename(struct weights *w, const char *from, const char *to, struct 
     return true;
 }
 
+// Memory that lives as long as w.
+static void *keep(struct weights *w, size_t size) {
+    w->copy = mem_grow(w->copy, &w->copy_cap, w->copies + 1, sizeof *w->copy);
+    return w->copy[w->copies++] = mem_alloc(size);
+}
+
 // Old files may hold a tensor at any byte; kernels may not.
 static void align(struct weights *w, struct weights_item *it) {
     struct tensor *t = &it->t.t;
     if (!t->data || (uintptr_t)t->data % dtype_size(t->type) == 0) return;
-    w->copy = mem_grow(w->copy, &w->copy_cap, w->copies + 1, sizeof *w->copy);
-    void *to = w->copy[w->copies++] = mem_alloc(it->t.bytes);
+    void *to = keep(w, it->t.bytes);
     memcpy(to, t->data, it->t.bytes);
     t->data = to;
 }
@@ -105,11 +112,20 @@ static bool check_float(const struct weights *w, const struct weights_item *it, 
     return mismatch(e, w, it, wanted);
 }
 
+static struct tensor as_f32(struct weights *w, struct tensor t) {
+    if (t.type == DT_F32) return t;
+    float *to = keep(w, (size_t)t.n[0] * sizeof *to);
+    const uint16_t *from = t.data;
+    for (int64_t i = 0; i < t.n[0]; i++)
+        to[i] = t.type == DT_F16 ? f16_to_f32(from[i]) : bf16_to_f32(from[i]);
+    return tensor_1d(DT_F32, t.n[0], to);
+}
+
 bool weights_vector(struct weights *w, const char *name, int64_t n, struct tensor *out,
                     struct error *e) {
     struct weights_item *it = need(w, sv(name), e);
     if (!it || !check_float(w, it, 1, n, 0, e)) return false;
-    *out = it->t.t;
+    *out = as_f32(w, it->t.t);
     return true;
 }
 
@@ -191,7 +207,7 @@ bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in
     if (want_bias) {
         struct weights_item *bias = part(w, name, "bias", e);
         if (!bias || !check_float(w, bias, 1, out, 0, e)) return false;
-        r.bias = bias->t.t;
+        r.bias = as_f32(w, bias->t.t);
     }
     *result = r;
     return true;
@@ -229,6 +245,25 @@ bool weights_check_unused(const struct weights *w, const char *const *ignored, s
              w->folder, count, list.p, count > 3 ? ", ..." : "");
     str_free(&list);
     return count == 0;
+}
+
+bool weights_populate(const struct weights *w,
+                      void (*progress)(void *arg, size_t done, size_t total), void *arg,
+                      struct error *e) {
+    enum { STEP = 64 << 20, POPULATE_READ = 22 }; // MADV_POPULATE_READ, which Linux has since 5.14
+    size_t done = 0, total = 0;
+    for (size_t i = 0; i < w->files; i++) total += w->file[i].map.n;
+    for (size_t i = 0; i < w->files; i++) {
+        struct mapping m = w->file[i].map;
+        for (size_t at = 0; at < m.n; at += STEP) {
+            size_t n = m.n - at < STEP ? m.n - at : STEP;
+            if (madvise((void *)(uintptr_t)(m.p + at), n, POPULATE_READ) != 0 && errno == EFAULT)
+                return fail(e, "%s: cannot be read at byte %zu", w->file[i].path, at);
+            done += n;
+            if (progress) progress(arg, done, total);
+        }
+    }
+    return true;
 }
 
 size_t weights_bytes(const struct weights *w) {

@@ -32,14 +32,16 @@ const struct st_tensor *weights_find(struct weights *w, struct sv name);
 // As weights_find, but absent or unusable is an error.
 const struct st_tensor *weights_need(struct weights *w, struct sv name, struct error *e);
 
-// A vector [n] F32, F16 or BF16.
+// A vector [n], published in F32, F16 or BF16, as F32: vectors are few and small, and every op
+// takes them so.
 bool weights_vector(struct weights *w, const char *name, int64_t n, struct tensor *out,
                     struct error *e);
 
 // The matrix NAME.weight: dense [out, in] F32, F16 or BF16, or MLX affine (U32 codes with
 // NAME.scales and NAME.biases), whose bits (1 2 3 4 5 6 8) and group (32 64 128) follow from the
 // shapes. Which of these it can compute with is for the caller to say. want_bias: NAME.bias [out]
-// is needed too; without it a NAME.bias is left unused (weights_check_unused then reports it).
+// is needed too, and given as F32; without it a NAME.bias is left unused (weights_check_unused then
+// reports it).
 bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in, bool want_bias,
                     struct weight *result, struct error *e);
 
@@ -47,6 +49,12 @@ bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in
 // at the front, the end or both of a pattern matches anything. Known leftovers which every
 // implementation recomputes ("*rotary_emb.inv_freq") are always ignored.
 bool weights_check_unused(const struct weights *w, const char *const *ignored, struct error *e);
+
+// Reads the mapped files into memory, so that the first token does not wait for the disk. progress
+// is called with the bytes done and in all, and may be NULL.
+bool weights_populate(const struct weights *w,
+                      void (*progress)(void *arg, size_t done, size_t total), void *arg,
+                      struct error *e);
 
 size_t weights_bytes(const struct weights *w); // of all tensors
 // Elements of the tensors that were asked for; a quantized matrix counts its codes.

@@ -57,7 +57,8 @@ const struct engine_info *engine_info(const struct engine *e);
 struct request {
     const int32_t *prompt; // at least one id
     size_t n;
-    int64_t max_new; // tokens to generate, at most; 0 only computes the prompt
+    int64_t max_new; // tokens to generate, at most; 0 only computes the prompt; -1: as many as the
+                     // context holds
     struct sampling sampling;
     const int32_t *stop_ids; // generation ends with one of these
     size_t stop_count;

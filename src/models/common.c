@@ -1,0 +1,107 @@
+// What the families' files share.
+#include <math.h>
+
+#include "base/mem.h"
+#include "models/family.h"
+
+const struct decoder_names llama_names = {
+    .embed = "model.embed_tokens",
+    .norm = "model.norm",
+    .head = "lm_head",
+    .layer = "model.layers.",
+    .attention_norm = "input_layernorm",
+    .mlp_norm = "post_attention_layernorm",
+    .attention = {.q = "self_attn.q_proj",
+                  .k = "self_attn.k_proj",
+                  .v = "self_attn.v_proj",
+                  .o = "self_attn.o_proj",
+                  .q_norm = "self_attn.q_norm",
+                  .k_norm = "self_attn.k_norm"},
+    .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
+};
+
+enum { MAX_LAYERS = 4096 };
+
+static bool sound(const struct config *c) { return config_ok(c, &(struct error){0}); }
+
+static enum activation read_activation(struct config *c) {
+    struct sv act = config_text(c, "hidden_act", "silu");
+    if (!sv_is(act, "silu") && !sv_is(act, "swish"))
+        config_fail(c, "hidden_act", "is not an activation this family has (it has: silu)");
+    return ACT_SILU;
+}
+
+static struct attention_spec read_attention(struct config *c, int64_t hidden, int64_t head_width) {
+    int64_t heads = config_dim(c, "num_attention_heads", 0);
+    int64_t kv_heads = config_dim(c, "num_key_value_heads", heads);
+    if (!head_width && sound(c)) {
+        head_width = hidden / heads;
+        if (!config_has(c, "head_dim") && hidden % heads)
+            config_fail(c, "hidden_size", "is not a multiple of num_attention_heads (%lld)",
+                        (long long)heads);
+    }
+    int64_t width = config_dim(c, "head_dim", head_width ? head_width : 1);
+    if (kv_heads && heads % kv_heads)
+        config_fail(c, "num_key_value_heads", "does not divide num_attention_heads (%lld)",
+                    (long long)heads);
+    if (width % 2) config_fail(c, "head_dim", "is odd; rotary embeddings need pairs");
+    if (heads * width > 1 << 24)
+        config_fail(c, "num_attention_heads", "times head_dim is too much");
+    return (struct attention_spec){.heads = heads,
+                                   .kv_heads = kv_heads,
+                                   .width = width,
+                                   .scale = (float)(1.0 / sqrt((double)width))};
+}
+
+void read_decoder(struct config *c, struct decoder_spec *spec, int64_t head_width) {
+    spec->hidden = config_dim(c, "hidden_size", 0);
+    spec->vocab = config_dim(c, "vocab_size", 0);
+    spec->layers = config_dim(c, "num_hidden_layers", 0);
+    spec->eps = (float)config_number(c, "rms_norm_eps", 1e-6);
+    spec->context = config_dim(c, "max_position_embeddings", 2048);
+    if (spec->layers > MAX_LAYERS)
+        config_fail(c, "num_hidden_layers", "is over the limit of %d", MAX_LAYERS);
+    spec->head = !config_has(c, "tie_word_embeddings")          ? HEAD_IF_PRESENT
+                 : config_bool(c, "tie_word_embeddings", false) ? HEAD_TIED
+                                                                : HEAD_OWN;
+    struct layer_spec layer = {
+        .attention = read_attention(c, spec->hidden, head_width),
+        .mlp = {.width = config_dim(c, "intermediate_size", 0), .act = read_activation(c)},
+    };
+    rope_config_read(c, NULL, 10000.0, &spec->rope);
+    if (sound(c) && spec->rope.partial != 1)
+        config_fail(c, "partial_rotary_factor", "is not 1: this family rotates whole heads");
+    if (!sound(c)) spec->layers = 0;
+    spec->layer = mem_array((size_t)spec->layers, sizeof *spec->layer);
+    for (int64_t i = 0; i < spec->layers; i++) spec->layer[i] = layer;
+}
+
+void read_biases(struct config *c, struct decoder_spec *spec) {
+    bool attention = config_bool(c, "attention_bias", false);
+    bool mlp = config_bool(c, "mlp_bias", false);
+    for (int64_t i = 0; i < spec->layers; i++) {
+        spec->layer[i].attention.qkv_bias = spec->layer[i].attention.o_bias = attention;
+        spec->layer[i].mlp.bias = mlp;
+    }
+}
+
+static bool layer_slides(struct config *c, int64_t i, int64_t first) {
+    if (!config_has(c, "layer_types")) return i >= first;
+    struct sv type = config_list_text(c, "layer_types", (size_t)i);
+    if (!sv_is(type, "sliding_attention") && !sv_is(type, "full_attention"))
+        config_fail(c, "layer_types", "entry %lld is none of full_attention, sliding_attention",
+                    (long long)i);
+    return sv_is(type, "sliding_attention");
+}
+
+void read_qwen_windows(struct config *c, struct decoder_spec *spec) {
+    bool use = config_bool(c, "use_sliding_window", false);
+    int64_t window = use ? config_dim(c, "sliding_window", 4096) : 0;
+    int64_t first = config_int(c, "max_window_layers", 28);
+    config_has(c, "sliding_window"); // published beside use_sliding_window: false, and then unused
+    if (config_has(c, "layer_types") && config_list(c, "layer_types") < (size_t)spec->layers)
+        config_fail(c, "layer_types", "has fewer entries than num_hidden_layers (%lld)",
+                    (long long)spec->layers);
+    for (int64_t i = 0; i < spec->layers && sound(c); i++)
+        if (layer_slides(c, i, first)) spec->layer[i].attention.window = window;
+}

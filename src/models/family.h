@@ -1,0 +1,50 @@
+// Families: what turns a config.json into a model. A family is one file with one `const struct
+// family`, and one line in registry.c. Detection, loading, `mlxcel arch` and the documentation
+// read nothing else.
+#ifndef MODELS_FAMILY_H
+#define MODELS_FAMILY_H
+
+#include "checkpoint/config.h"
+#include "nn/decoder.h"
+
+enum family_kind { KIND_GENERATOR };
+const char *family_kind_name(enum family_kind k);
+
+struct family {
+    const char *id;                 // "qwen3"
+    const char *name;               // "Qwen3"
+    const char *const *model_types; // of config.json; NULL ends the list
+    enum family_kind kind;
+    // Fills spec from the config, reading every key that matters. Errors stick to the config; a
+    // key that changes the output and was not read is refused by the caller.
+    void (*spec)(struct config *c, struct decoder_spec *spec);
+    const struct decoder_names *names;
+};
+
+const struct family *const *families(size_t *n);
+
+// The family of a config's model_type. None is an error that lists what there is; there is no
+// default architecture.
+const struct family *family_find(struct config *c, struct error *e);
+
+// family_find, then its spec with every key accounted for. spec is the caller's to free.
+const struct family *family_read(struct config *c, struct decoder_spec *spec, struct error *e);
+
+// --- shared by the families' files -------------------------------------------------------------
+
+// The names of the Hugging Face and of the MLX layout, which are the same for these.
+extern const struct decoder_names llama_names;
+
+// What nearly every decoder's config says under the same keys: sizes, heads, norm, rope, act,
+// tying. layers get identical specs, which a family then amends. head_width: when the config has
+// no head_dim; 0 means hidden / heads.
+void read_decoder(struct config *c, struct decoder_spec *spec, int64_t head_width);
+
+// attention_bias on q, k, v and o; mlp_bias on all three of the MLP.
+void read_biases(struct config *c, struct decoder_spec *spec);
+
+// Sliding windows as Qwen2 and Qwen3 say it: use_sliding_window, then layer_types, or else the
+// layers from max_window_layers on.
+void read_qwen_windows(struct config *c, struct decoder_spec *spec);
+
+#endif

@@ -1,0 +1,91 @@
+// Every family's reference cases: in one pass, in chunks of odd sizes and token by token, the
+// logits are the independent implementation's; the greedy continuation is too.
+#include "fixture.h"
+
+#include <math.h>
+
+#include "models/family.h"
+
+static double deviation(const float *x, size_t n) {
+    double mean = 0, sum = 0;
+    for (size_t i = 0; i < n; i++) mean += x[i];
+    mean /= (double)n;
+    for (size_t i = 0; i < n; i++) sum += (x[i] - mean) * (x[i] - mean);
+    return sqrt(sum / (double)n);
+}
+
+static void check_logits(const struct fixture *f, enum isa isa, int64_t chunk) {
+    struct engine *e = fixture_engine(
+        f->dir, (struct engine_options){.precision = PRECISION_F32, .isa = isa, .chunk = chunk});
+    size_t count = f->n * (size_t)f->vocab;
+    float *got = mem_array(count, sizeof *got);
+    fixture_run(
+        e,
+        (struct request){
+            .prompt = f->ids, .n = f->n, .sampling = sampling_greedy(), .prompt_logits = got},
+        NULL);
+    double worst = 0, scale = deviation(f->logits, count);
+    for (size_t i = 0; i < count; i++) worst = fmax(worst, fabs((double)got[i] - f->logits[i]));
+    if (!(worst <= f->tolerance * scale))
+        fail_msg("%s, %s, chunk %lld: off by %.2e of the logits' spread", f->dir, isa_name(isa),
+                 (long long)chunk, worst / scale);
+    free(got);
+    engine_close(e);
+}
+
+static void check_greedy(const struct fixture *f, enum isa isa) {
+    struct engine *e =
+        fixture_engine(f->dir, (struct engine_options){.precision = PRECISION_F32, .isa = isa});
+    int32_t *got = mem_array(f->greedy_count + 1, sizeof *got);
+    size_t n = fixture_run(e,
+                           (struct request){.prompt = f->ids,
+                                            .n = f->n,
+                                            .max_new = (int64_t)f->greedy_count,
+                                            .sampling = sampling_greedy()},
+                           got);
+    assert_int_equal(n, f->greedy_count);
+    assert_memory_equal(got, f->greedy, n * sizeof *got);
+    free(got);
+    engine_close(e);
+}
+
+static void check_case(const char *dir) {
+    struct fixture f;
+    fixture_open(&f, dir);
+    for (int isa = ISA_PLAIN; isa < ISA_BEST; isa++) {
+        if (!isa_supported((enum isa)isa)) continue;
+        const int64_t chunks[] = {0, 7, 1};
+        for (size_t i = 0; i < 3; i++) check_logits(&f, (enum isa)isa, chunks[i]);
+        if (f.greedy_count) check_greedy(&f, (enum isa)isa);
+    }
+    fixture_close(&f);
+}
+
+static void test_family(void **state) {
+    const struct family *family = *state;
+    struct error e = {0};
+    struct names names = {0};
+    char *root = path_join(FIXTURES, family->id);
+    assert_true(dir_list(root, &names, &e));
+    for (size_t i = 0; i < names.n; i++) {
+        char *dir = path_join(root, names.name[i]);
+        check_case(dir);
+        free(dir);
+    }
+    assert_true(names.n > 0); // a family without a reference case is not supported
+    names_free(&names);
+    free(root);
+}
+
+int main(void) {
+    size_t n;
+    const struct family *const *all = families(&n);
+    struct CMUnitTest *tests = mem_array(n, sizeof *tests);
+    for (size_t i = 0; i < n; i++)
+        tests[i] = (struct CMUnitTest){.name = all[i]->id,
+                                       .test_func = test_family,
+                                       .initial_state = (void *)(uintptr_t)all[i]};
+    int failed = _cmocka_run_group_tests("families", tests, n, NULL, NULL);
+    free(tests);
+    return failed;
+}

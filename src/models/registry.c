@@ -3,12 +3,14 @@
 #include "base/str.h"
 #include "models/family.h"
 
-extern const struct family family_llama, family_mistral, family_qwen2, family_iquestcoder;
+extern const struct family family_llama, family_mistral, family_qwen2, family_qwen3,
+    family_iquestcoder;
 
 static const struct family *const registry[] = {
     &family_llama,       //
     &family_mistral,     //
     &family_qwen2,       //
+    &family_qwen3,       //
     &family_iquestcoder, //
 };
 

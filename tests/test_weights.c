@@ -2,6 +2,7 @@
 // the config asks for, and every refusal says what is wrong.
 #include "check.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -288,6 +289,55 @@ static void test_affine_from_shapes(void **state) {
     free(at);
 }
 
+// Element i of a vector or row in whichever float type.
+static float element(struct tensor t, int64_t i) {
+    if (t.type == DT_F32) return ((const float *)t.data)[i];
+    uint16_t h = ((const uint16_t *)t.data)[i];
+    return t.type == DT_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
+}
+
+// What weight.h says that row r, column k of an affine matrix means.
+static float affine_element(const struct weight *m, int64_t r, int64_t k) {
+    const uint32_t *row = (const uint32_t *)m->data.data + r * m->data.n[1];
+    uint32_t code = 0;
+    for (int b = 0; b < m->bits; b++) {
+        int64_t at = k * m->bits + b;
+        code |= (row[at / 32] >> (at % 32) & 1) << b;
+    }
+    int64_t g = r * (m->in / m->group) + k / m->group;
+    return element(m->scales, g) * (float)code + element(m->biases, g);
+}
+
+static void test_affine_is_what_mlx_means(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct json_object *all = json_read_file(FIXTURES "/weights/affine.json", 1 << 20, &e);
+    assert_non_null(all);
+    for (size_t i = 0; i < json_object_array_length(all); i++) {
+        struct json_object *row = json_object_array_get_idx(all, i);
+        char *from = path_join(FIXTURES "/weights", json_text_at(row, "file").p);
+        char *at = fresh("mlx"), *to = path_join(at, "model.safetensors");
+        copy_tree(from, to);
+        struct weights *w = open_ok(at);
+        int64_t out = json_int_at(row, "out", 0), in = json_int_at(row, "in", 0);
+        struct weight m;
+        if (!weights_matrix(w, "p", out, in, false, &m, &e)) fail_msg("%s", e.text);
+        assert_int_equal(m.bits, json_int_at(row, "bits", 0));
+        assert_int_equal(m.group, json_int_at(row, "group", 0));
+        assert_int_equal(weights_parameters(w), out * in);
+        const float *want = weights_need(w, sv("dequantized"), &e)->t.data;
+        for (int64_t k = 0; k < out * in; k++) {
+            float got = affine_element(&m, k / in, k % in), scale = element(m.scales, 0);
+            assert_true(fabsf(got - want[k]) <= 1e-5f * fabsf(scale) * (float)(1 << m.bits));
+        }
+        weights_close(w);
+        free(from);
+        free(at);
+        free(to);
+    }
+    json_object_put(all);
+}
+
 static int64_t exact(const struct st_tensor *t, int64_t i) {
     return ((const int64_t *)t->t.data)[i];
 }
@@ -338,6 +388,7 @@ int main(void) {
         cmocka_unit_test(test_unwanted_bias_is_reported),
         cmocka_unit_test(test_rename),
         cmocka_unit_test(test_affine_from_shapes),
+        cmocka_unit_test(test_affine_is_what_mlx_means),
         cmocka_unit_test(test_unaligned_is_copied),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -245,57 +245,66 @@ static bool check_cover(struct header *h, const struct place *place, size_t n, s
 }
 
 // Puts the tensors into the order of their data and points them at it.
-static bool place_tensors(struct header *h, const unsigned char *data, size_t size) {
+static bool place_tensors(struct header *h, struct sv data) {
     struct st_file *f = h->f;
     struct place *place = mem_array(f->n + 1, sizeof *place);
     for (size_t i = 0; i < f->n; i++)
         place[i] = (struct place){h->begin[i], h->end[i], f->tensor[i]};
     qsort(place, f->n, sizeof *place, by_place);
-    bool ok = check_cover(h, place, f->n, size);
+    bool ok = check_cover(h, place, f->n, data.n);
     for (size_t i = 0; i < f->n; i++) {
         f->tensor[i] = place[i].tensor;
         if (ok && !f->tensor[i].unusable)
-            f->tensor[i].t.data = (void *)(uintptr_t)(data + place[i].begin);
+            f->tensor[i].t.data = (void *)(uintptr_t)(data.p + place[i].begin);
         map_set(&f->by_name, sv(f->tensor[i].name), (int64_t)i);
     }
     free(place);
     return ok;
 }
 
-static bool header_length(const struct st_file *f, size_t *length, struct error *e) {
-    struct sv head = sv_n((const char *)f->map.p, f->map.n);
-    const char *foreign = st_foreign(head);
-    if (foreign) return fail(e, "%s: %s", f->path, foreign);
-    if (head.n < 8)
+static bool header_length(struct sv file, const char *path, size_t *length, struct error *e) {
+    const char *foreign = st_foreign(file);
+    if (foreign) return fail(e, "%s: %s", path, foreign);
+    if (file.n < 8)
         return fail(e, "%s: is %zu bytes, too short for a SafeTensors file (download it again)",
-                    f->path, head.n);
+                    path, file.n);
     uint64_t n = 0;
-    for (int i = 7; i >= 0; i--) n = n << 8 | f->map.p[i];
+    for (int i = 7; i >= 0; i--) n = n << 8 | (unsigned char)file.p[i];
     if (n > ST_HEADER_MAX)
         return fail(e, "%s: is not a SafeTensors file: header of %llu bytes, at most %d are legal",
-                    f->path, (unsigned long long)n, ST_HEADER_MAX);
-    if (n > head.n - 8)
+                    path, (unsigned long long)n, ST_HEADER_MAX);
+    if (n > file.n - 8)
         return fail(e,
                     "%s: header of %llu bytes in a file of %zu (is the file truncated? download "
                     "it again)",
-                    f->path, (unsigned long long)n, head.n);
+                    path, (unsigned long long)n, file.n);
     *length = (size_t)n;
     return true;
 }
 
+static bool read_file(struct st_file *f, struct sv file, struct error *e) {
+    size_t length = 0;
+    if (!header_length(file, f->path, &length, e)) return false;
+    struct header h = {.f = f, .path = f->path, .e = e};
+    struct sv text = sv_cut(file, 8, 8 + length), data = sv_cut(file, 8 + length, file.n);
+    jread_open(&h.j, text, f->path, e);
+    bool ok = read_header(&h) && place_tensors(&h, data);
+    jread_close(&h.j);
+    free(h.begin);
+    free(h.end);
+    return ok;
+}
+
 bool st_open(struct st_file *f, const char *path, struct error *e) {
     *f = (struct st_file){.path = mem_text(path)};
-    size_t length = 0;
-    bool ok = map_file(path, &f->map, e) && header_length(f, &length, e);
-    if (ok) {
-        struct header h = {.f = f, .path = path, .e = e};
-        const char *text = (const char *)f->map.p + 8;
-        jread_open(&h.j, sv_n(text, length), path, e);
-        ok = read_header(&h) && place_tensors(&h, f->map.p + 8 + length, f->map.n - 8 - length);
-        jread_close(&h.j);
-        free(h.begin);
-        free(h.end);
-    }
+    bool ok = map_file(path, &f->map, e) && read_file(f, sv_n((const char *)f->map.p, f->map.n), e);
+    if (!ok) st_close(f);
+    return ok;
+}
+
+bool st_read(struct st_file *f, struct sv file, const char *what, struct error *e) {
+    *f = (struct st_file){.path = mem_text(what)};
+    bool ok = read_file(f, file, e);
     if (!ok) st_close(f);
     return ok;
 }

@@ -36,6 +36,8 @@ struct st_file {
 
 // Every error names the file, and the tensor where there is one. On failure f holds nothing.
 bool st_open(struct st_file *f, const char *path, struct error *e);
+// A file's bytes in memory, which must outlive f; `what` names them in errors.
+bool st_read(struct st_file *f, struct sv file, const char *what, struct error *e);
 void st_close(struct st_file *f);
 
 const struct st_tensor *st_find(const struct st_file *f, struct sv name); // NULL when absent

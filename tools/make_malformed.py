@@ -89,6 +89,7 @@ FILES = {
     "unaligned.safetensors": (st({"a": t("U8", [3], 0, 3), "b": t("F32", [3], 3, 15)}, F[:15]), "accept", "a f32 at an odd address: read it without trapping"),
     "header-unpadded.safetensors": (st(b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]} }', F, pad=False), "accept", "header length not a multiple of 8"),
     "metadata-only.safetensors": (st({"__metadata__": {"format": "pt", "k": "\u00e9"}}), "accept", "metadata and no tensors"),
+    "metadata-null.safetensors": (st({"__metadata__": None, "a": t("F32", [4], 0, 16)}, F), "accept", "how MLX writes no metadata"),
     "unicode-name.safetensors": (st({"\u5c42.\u00e9.\U0001f600": t("F32", [4], 0, 16)}, F), "accept", "UTF-8 name"),
     "empty-name.safetensors": (st({"": t("F32", [4], 0, 16)}, F), "accept", "empty name"),
     "escaped-name.safetensors": (st(b'{"a\\u002eb\\/c":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}', F), "accept", "the name is a.b/c"),

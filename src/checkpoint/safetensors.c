@@ -188,6 +188,7 @@ static bool read_metadata(struct header *h) {
     h->has_metadata = true;
     enum jtoken k = jread_next(&h->j);
     if (k == J_ERROR) return false;
+    if (k == J_NULL) return true; // as MLX writes "none"
     size_t begin = h->j.at - 1;
     if (k != J_OBJECT) return fail(h->e, "%s: __metadata__ is not an object", h->path);
     while ((k = jread_next(&h->j)) == J_KEY) {

@@ -1,0 +1,328 @@
+#include "cli/args.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+struct arg_value {
+    const struct arg *arg;
+    bool given, set; // set: given, or there is a default
+    struct sv text;
+    int64_t i;
+    double f;
+    struct sv *texts;
+    size_t n, cap;
+};
+
+struct sv args_word(const char *words, size_t i) {
+    struct sv left = sv(words);
+    for (;; i--) {
+        left = sv_trim(left);
+        ptrdiff_t end = sv_find(left, sv(" "), 0);
+        struct sv word = end < 0 ? left : sv_cut(left, 0, (size_t)end);
+        if (i == 0 || word.n == 0) return word;
+        left = sv_cut(left, word.n, left.n);
+    }
+}
+
+static bool is_long(struct sv name) { return sv_starts(name, sv("--")); }
+
+// The name that errors and getters use: the first long one.
+static struct sv main_name(const struct arg *arg) {
+    struct sv name;
+    for (size_t i = 0; (name = args_word(arg->names, i)).n; i++)
+        if (is_long(name)) return name;
+    return args_word(arg->names, 0);
+}
+
+static struct arg_value *find(const struct args *a, struct sv name) {
+    for (size_t k = 0; k < a->n; k++) {
+        struct sv known;
+        for (size_t i = 0; (known = args_word(a->value[k].arg->names, i)).n; i++)
+            if (sv_eq(known, name)) return &a->value[k];
+    }
+    return NULL;
+}
+
+// --- near misses ---------------------------------------------------------------------------------
+
+enum { TYPED_MAX = 48 };
+
+// Edits (insert, delete, replace, swap neighbours) between two words of at most TYPED_MAX bytes.
+static size_t edits(struct sv a, struct sv b) {
+    size_t d[TYPED_MAX + 1][TYPED_MAX + 1];
+    for (size_t i = 0; i <= a.n; i++) {
+        for (size_t k = 0; k <= b.n; k++) {
+            if (i == 0 || k == 0) {
+                d[i][k] = i + k;
+                continue;
+            }
+            size_t best = d[i - 1][k - 1] + (a.p[i - 1] != b.p[k - 1]);
+            if (d[i - 1][k] + 1 < best) best = d[i - 1][k] + 1;
+            if (d[i][k - 1] + 1 < best) best = d[i][k - 1] + 1;
+            bool swap = i > 1 && k > 1 && a.p[i - 1] == b.p[k - 2] && a.p[i - 2] == b.p[k - 1];
+            if (swap && d[i - 2][k - 2] + 1 < best) best = d[i - 2][k - 2] + 1;
+            d[i][k] = best;
+        }
+    }
+    return d[a.n][b.n];
+}
+
+// How far a word is from what was typed; SIZE_MAX when it isn't a plausible reading of it.
+static size_t distance(struct sv typed, struct sv word) {
+    if (typed.n > TYPED_MAX || word.n > TYPED_MAX) return SIZE_MAX;
+    size_t n = edits(typed, word), longer = typed.n > word.n ? typed.n : word.n;
+    if (n <= longer / 3) return n;
+    return typed.n >= 5 && sv_starts(word, typed) ? n : SIZE_MAX; // the start of a longer name
+}
+
+static void nearer(struct sv typed, const char *words, struct sv *best, size_t *best_n) {
+    struct sv word;
+    for (size_t i = 0; (word = args_word(words, i)).n; i++) {
+        size_t n = distance(typed, word);
+        if (n < *best_n) *best = word, *best_n = n;
+    }
+}
+
+struct sv args_nearest(struct sv typed, const char *words) {
+    struct sv best = sv("");
+    size_t best_n = SIZE_MAX;
+    nearer(typed, words, &best, &best_n);
+    return best;
+}
+
+static bool unknown(const struct args *a, struct sv name, struct error *e) {
+    struct sv best = sv("");
+    size_t best_n = SIZE_MAX;
+    for (size_t k = 0; is_long(name) && k < a->n; k++)
+        if (a->value[k].arg->kind != ARG_REFUSED)
+            nearer(name, a->value[k].arg->names, &best, &best_n);
+    if (best.n)
+        return fail(e, "unknown option %.*s; did you mean %.*s?", (int)name.n, name.p, (int)best.n,
+                    best.p);
+    return fail(e, "unknown option %.*s (\"mlxcel help %s\" lists them)", (int)name.n, name.p,
+                a->command->name);
+}
+
+// --- values --------------------------------------------------------------------------------------
+
+static bool out_of_range(const struct arg *arg, struct sv from, struct sv text, struct error *e) {
+    const char *kind = arg->kind == ARG_INT ? "a whole number" : "a number";
+    return fail(e, "%.*s \"%.*s\": must be %s from %.15g to %.15g", (int)from.n, from.p,
+                (int)text.n, text.p, kind, arg->least, arg->most);
+}
+
+static bool read_number(struct arg_value *v, struct sv from, struct sv text, struct error *e) {
+    const struct arg *arg = v->arg;
+    struct sv number = sv_trim(text);
+    char buf[64], *end = buf;
+    if (number.n == 0 || number.n >= sizeof buf) return out_of_range(arg, from, text, e);
+    memcpy(buf, number.p, number.n);
+    buf[number.n] = 0;
+    errno = 0;
+    if (arg->kind == ARG_INT) {
+        v->i = strtoll(buf, &end, 10);
+        v->f = (double)v->i;
+    } else {
+        v->f = strtod(buf, &end);
+    }
+    bool good =
+        *end == 0 && errno == 0 && isfinite(v->f) && v->f >= arg->least && v->f <= arg->most;
+    return good || out_of_range(arg, from, text, e);
+}
+
+static bool read_choice(struct arg_value *v, struct sv from, struct sv text, struct error *e) {
+    struct sv left = sv(v->arg->value);
+    while (left.n) {
+        ptrdiff_t bar = sv_find(left, sv("|"), 0);
+        struct sv word = sv_cut(left, 0, bar < 0 ? left.n : (size_t)bar);
+        if (sv_eq(word, text)) return true;
+        left = sv_cut(left, word.n + 1, left.n);
+    }
+    return fail(e, "%.*s \"%.*s\": must be one of %s", (int)from.n, from.p, (int)text.n, text.p,
+                v->arg->value);
+}
+
+// from: what to call the source of the value in an error, an option or a variable.
+static bool store(struct arg_value *v, struct sv from, struct sv text, struct error *e) {
+    v->set = true;
+    v->text = text;
+    switch (v->arg->kind) {
+    case ARG_INT:
+    case ARG_NUMBER: return read_number(v, from, text, e);
+    case ARG_CHOICE: return read_choice(v, from, text, e);
+    case ARG_TEXTS:
+        v->texts = mem_grow(v->texts, &v->cap, v->n + 1, sizeof *v->texts);
+        v->texts[v->n++] = text;
+        return true;
+    case ARG_FLAG:
+    case ARG_TEXT:
+    case ARG_REFUSED: break;
+    }
+    return true;
+}
+
+// A flag's variable: what llama.cpp and the usual conventions take for yes and for no.
+static bool store_flag_text(struct arg_value *v, struct sv from, struct sv text, struct error *e) {
+    const char *yes = "1 true yes on enabled", *no = "0 false no off disabled";
+    struct sv word;
+    for (size_t i = 0; (word = args_word(yes, i)).n; i++)
+        if (sv_eq(word, text)) return v->given = v->set = true;
+    for (size_t i = 0; (word = args_word(no, i)).n; i++)
+        if (sv_eq(word, text)) return true;
+    return fail(e, "%.*s \"%.*s\": must be 1 or 0", (int)from.n, from.p, (int)text.n, text.p);
+}
+
+static bool read_environment(struct arg_value *v, struct error *e) {
+    struct sv name;
+    for (size_t i = 0; v->arg->env && (name = args_word(v->arg->env, i)).n; i++) {
+        char *key = mem_textn(name.p, name.n);
+        const char *text = getenv(key);
+        free(key);
+        if (!text || !*text) continue;
+        if (v->arg->kind == ARG_FLAG) return store_flag_text(v, name, sv(text), e);
+        v->given = true;
+        return store(v, name, sv(text), e);
+    }
+    return true;
+}
+
+// --- the command line ----------------------------------------------------------------------------
+
+static bool refuse(const struct arg_value *v, struct sv name, struct error *e) {
+    return fail(e, "%.*s: %s", (int)name.n, name.p, v->arg->help);
+}
+
+// One option whose name is known; *at moves past a value that is its own argument.
+static bool option(struct arg_value *v, struct sv name, const struct sv *joined, int argc,
+                   char **argv, int *at, struct error *e) {
+    if (v->arg->kind == ARG_REFUSED) return refuse(v, name, e);
+    v->given = v->set = true;
+    if (v->arg->kind == ARG_FLAG) {
+        if (!joined) return true;
+        return fail(e, "%.*s takes no value", (int)name.n, name.p);
+    }
+    if (joined) return store(v, name, *joined, e);
+    if (*at + 1 >= argc)
+        return fail(e, "%.*s needs a value: %.*s %s", (int)name.n, name.p, (int)name.n, name.p,
+                    v->arg->value);
+    return store(v, name, sv(argv[++*at]), e);
+}
+
+// "-v", "-n5", "-vq", "-n 5", or a longer name with one dash, as llama.cpp has them: "-sys TEXT".
+static bool short_options(struct args *a, struct sv arg, int argc, char **argv, int *at,
+                          struct error *e) {
+    struct arg_value *whole = find(a, arg);
+    if (whole) return option(whole, arg, NULL, argc, argv, at, e);
+    for (size_t i = 1; i < arg.n; i++) {
+        char name[] = {'-', arg.p[i], 0};
+        struct arg_value *v = find(a, sv(name));
+        if (!v) return unknown(a, arg, e);
+        struct sv rest = sv_cut(arg, i + 1, arg.n);
+        bool flag = v->arg->kind == ARG_FLAG;
+        if (!option(v, sv(name), flag || !rest.n ? NULL : &rest, argc, argv, at, e)) return false;
+        if (!flag) break;
+    }
+    return true;
+}
+
+static bool long_option(struct args *a, struct sv arg, int argc, char **argv, int *at,
+                        struct error *e) {
+    ptrdiff_t eq = sv_find(arg, sv("="), 0);
+    struct sv name = eq < 0 ? arg : sv_cut(arg, 0, (size_t)eq);
+    struct sv joined = eq < 0 ? sv("") : sv_cut(arg, (size_t)eq + 1, arg.n);
+    struct arg_value *v = find(a, name);
+    if (!v) return unknown(a, name, e);
+    return option(v, name, eq < 0 ? NULL : &joined, argc, argv, at, e);
+}
+
+static bool operand(struct args *a, struct sv text, struct error *e) {
+    if (a->operands < a->command->operands_most) {
+        a->operand[a->operands++] = text;
+        return true;
+    }
+    return fail(e, "unexpected argument \"%.*s\" (\"mlxcel help %s\" shows the usage)", (int)text.n,
+                text.p, a->command->name);
+}
+
+static void collect(struct args *a, const struct command *c) {
+    *a = (struct args){.command = c};
+    for (size_t g = 0; c->groups[g]; g++) a->n += c->groups[g]->n;
+    a->value = mem_array(a->n, sizeof *a->value);
+    a->operand = mem_array(c->operands_most, sizeof *a->operand);
+    size_t at = 0;
+    for (size_t g = 0; c->groups[g]; g++)
+        for (size_t k = 0; k < c->groups[g]->n; k++) a->value[at++].arg = &c->groups[g]->arg[k];
+}
+
+bool args_parse(struct args *a, const struct command *c, int argc, char **argv, struct error *e) {
+    collect(a, c);
+    bool options = true, ok = true;
+    for (int at = 0; ok && at < argc; at++) {
+        struct sv arg = sv(argv[at]);
+        if (options && sv_is(arg, "--"))
+            options = false;
+        else if (options && is_long(arg))
+            ok = long_option(a, arg, argc, argv, &at, e);
+        else if (options && arg.n > 1 && arg.p[0] == '-')
+            ok = short_options(a, arg, argc, argv, &at, e);
+        else
+            ok = operand(a, arg, e);
+    }
+    for (size_t k = 0; ok && k < a->n; k++) {
+        struct arg_value *v = &a->value[k];
+        if (!v->given) ok = read_environment(v, e);
+        if (ok && !v->set && v->arg->otherwise)
+            ok = store(v, main_name(v->arg), sv(v->arg->otherwise), e);
+    }
+    return ok;
+}
+
+void args_free(struct args *a) {
+    for (size_t k = 0; k < a->n; k++) free(a->value[k].texts);
+    free(a->value);
+    free(a->operand);
+    *a = (struct args){0};
+}
+
+// --- getters -------------------------------------------------------------------------------------
+
+static const struct arg_value *need(const struct args *a, const char *name, bool right_kind(int)) {
+    for (size_t k = 0; k < a->n; k++) {
+        struct sv known = main_name(a->value[k].arg);
+        if (sv_is(sv_cut(known, 2, known.n), name) && right_kind((int)a->value[k].arg->kind))
+            return &a->value[k];
+    }
+    fprintf(stderr, "mlxcel: fault: %s has no option \"%s\" of that kind\n", a->command->name,
+            name);
+    abort();
+}
+
+static bool is_flag(int kind) { return kind == ARG_FLAG; }
+static bool is_text(int kind) { return kind == ARG_TEXT || kind == ARG_CHOICE; }
+static bool is_texts(int kind) { return kind == ARG_TEXTS; }
+static bool is_int(int kind) { return kind == ARG_INT; }
+static bool is_number(int kind) { return kind == ARG_NUMBER; }
+static bool is_any(int kind) { return kind != ARG_REFUSED; }
+
+bool args_flag(const struct args *a, const char *name) { return need(a, name, is_flag)->set; }
+
+const char *args_text(const struct args *a, const char *name) {
+    const struct arg_value *v = need(a, name, is_text);
+    return v->set ? v->text.p : NULL; // all come from argv, the environment or the table: C strings
+}
+
+int64_t args_int(const struct args *a, const char *name) { return need(a, name, is_int)->i; }
+
+double args_number(const struct args *a, const char *name) { return need(a, name, is_number)->f; }
+
+size_t args_texts(const struct args *a, const char *name, const struct sv **out) {
+    const struct arg_value *v = need(a, name, is_texts);
+    *out = v->texts;
+    return v->n;
+}
+
+bool args_given(const struct args *a, const char *name) { return need(a, name, is_any)->given; }

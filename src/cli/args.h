@@ -1,0 +1,87 @@
+// The options of the command line. Each is described once, in a table; parsing, environment
+// variables, defaults, ranges, error messages, --help and the man page all read that table.
+#ifndef CLI_ARGS_H
+#define CLI_ARGS_H
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/str.h"
+
+enum arg_kind {
+    ARG_FLAG,
+    ARG_TEXT,
+    ARG_TEXTS, // may be given several times; the others keep the last
+    ARG_INT,
+    ARG_NUMBER,
+    ARG_CHOICE,
+    ARG_REFUSED, // known, but not in this build: `help` says why, and nothing lists it
+};
+
+struct arg {
+    // All its names with spaces between: "-n --max-tokens --n-predict". The first long one is the
+    // name by which the getters know it; names after it are aliases.
+    const char *names;
+    enum arg_kind kind;
+    const char *value;     // what help calls the value: "N"; of a choice, the words: "auto|cpu"
+    const char *env;       // variables with spaces between, the strongest first; NULL: none
+    const char *otherwise; // the default, as it would be typed; NULL: none
+    double least, most;    // ARG_INT, ARG_NUMBER: the range, both ends included
+    const char *help;      // no full stop, no line breaks
+};
+
+struct arg_group {
+    const char *title; // "Sampling options"; NULL: not listed
+    const struct arg *arg;
+    size_t n;
+};
+
+struct args;
+
+struct command {
+    const char *name, *alias; // alias may be NULL
+    const char *summary;      // one line, no full stop
+    const char *operands;     // for the usage line: "[MODEL]"; NULL: takes none
+    size_t operands_most;
+    const char *about;                     // a paragraph for help and the man page, or NULL
+    const char *examples;                  // lines, each a command with a comment; or NULL
+    const struct arg_group *const *groups; // ends with NULL
+    int (*run)(const struct args *a);      // returns the exit code
+};
+
+struct arg_value;
+
+struct args {
+    const struct command *command;
+    struct arg_value *value; // one for each option of the command, in order of the table
+    size_t n;
+    struct sv *operand;
+    size_t operands;
+};
+
+// Reads argv (without the program's and the command's name) against c's table, then the
+// environment for what argv leaves out, then defaults. False when an argument is wrong.
+bool args_parse(struct args *a, const struct command *c, int argc, char **argv, struct error *e);
+void args_free(struct args *a);
+
+// Values, by the option's name without dashes ("max-tokens"). A name that the command's table
+// lacks, or one of another kind, is a fault of this program and ends it.
+bool args_flag(const struct args *a, const char *name);
+const char *args_text(const struct args *a, const char *name); // ARG_TEXT, ARG_CHOICE; NULL: unset
+int64_t args_int(const struct args *a, const char *name);      // 0 when unset
+double args_number(const struct args *a, const char *name);    // 0 when unset
+size_t args_texts(const struct args *a, const char *name, const struct sv **out); // how many
+bool args_given(const struct args *a, const char *name); // by argv or the environment
+
+// The word of `words` (with spaces between) that is nearest to a mistyped one, or an empty view.
+struct sv args_nearest(struct sv typed, const char *words);
+
+// args_help.c
+void args_help(FILE *f, const struct command *c);
+// A whole manual page in mdoc: the commands, their options, environment variables, exit codes.
+void args_man(FILE *f, const struct command *const *commands, size_t n, const char *version);
+
+// The i-th name in a list with spaces between, or an empty view past the last.
+struct sv args_word(const char *words, size_t i);
+
+#endif

@@ -1,0 +1,245 @@
+// --help and the man page, from the option tables.
+#include <string.h>
+
+#include "base/map.h"
+#include "cli/args.h"
+
+enum { WIDTH = 80, COLUMN = 28 };
+
+// Text with line breaks between words so that no line passes WIDTH; `at` is the column now.
+static void wrap(FILE *f, struct sv text, int at, int indent) {
+    bool first = true;
+    for (size_t i = 0; i < text.n;) {
+        size_t end = i;
+        while (end < text.n && text.p[end] != ' ') end++;
+        int len = (int)(end - i);
+        if (!first && at + 1 + len > WIDTH) {
+            fprintf(f, "\n%*s", indent, "");
+            at = indent;
+        } else if (!first) {
+            fputc(' ', f);
+            at++;
+        }
+        fwrite(text.p + i, 1, (size_t)len, f);
+        at += len;
+        first = false;
+        i = end < text.n ? end + 1 : end;
+    }
+    fputc('\n', f);
+}
+
+// "up to 1" and "at least 0" read better than a bound nobody meets.
+static void add_range(struct str *s, const struct arg *arg) {
+    bool bounded = arg->most < 1e9;
+    if (bounded)
+        str_printf(s, " (%.10g to %.10g)", arg->least, arg->most);
+    else if (arg->least > 0)
+        str_printf(s, " (at least %.10g)", arg->least);
+}
+
+static void describe(struct str *s, const struct arg *arg) {
+    str_puts(s, arg->help);
+    if (arg->kind == ARG_INT || arg->kind == ARG_NUMBER) add_range(s, arg);
+    if (arg->otherwise && *arg->otherwise) str_printf(s, " [default: %s]", arg->otherwise);
+}
+
+static void list_env(struct str *s, const char *env) {
+    struct sv name;
+    str_puts(s, " [env: ");
+    for (size_t i = 0; (name = args_word(env, i)).n; i++)
+        str_printf(s, "%s%.*s", i ? ", " : "", (int)name.n, name.p);
+    str_addc(s, ']');
+}
+
+static void help_option(FILE *f, const struct arg *arg) {
+    struct str left = {0}, right = {0};
+    struct sv name;
+    bool has_short = arg->names[0] == '-' && arg->names[1] != '-';
+    str_puts(&left, has_short ? "  " : "      ");
+    for (size_t i = 0; (name = args_word(arg->names, i)).n; i++)
+        str_printf(&left, "%s%.*s", i ? ", " : "", (int)name.n, name.p);
+    if (arg->kind != ARG_FLAG) str_printf(&left, " %s", arg->value);
+    describe(&right, arg);
+    if (arg->env) list_env(&right, arg->env);
+    fputs(left.p, f);
+    if (left.n + 2 > COLUMN)
+        fprintf(f, "\n%*s", COLUMN, "");
+    else
+        fprintf(f, "%*s", (int)(COLUMN - left.n), "");
+    wrap(f, str_sv(&right), COLUMN, COLUMN);
+    str_free(&left);
+    str_free(&right);
+}
+
+static bool listed(const struct arg *arg) { return arg->kind != ARG_REFUSED; }
+
+void args_help(FILE *f, const struct command *c) {
+    fprintf(f, "mlxcel %s: %s\n\nUsage: mlxcel %s%s%s [options]\n", c->name, c->summary, c->name,
+            c->operands ? " " : "", c->operands ? c->operands : "");
+    if (c->alias) fprintf(f, "Also called: mlxcel %s\n", c->alias);
+    if (c->about) {
+        fputc('\n', f);
+        wrap(f, sv(c->about), 0, 0);
+    }
+    for (size_t g = 0; c->groups[g]; g++) {
+        if (!c->groups[g]->title) continue;
+        fprintf(f, "\n%s:\n", c->groups[g]->title);
+        for (size_t k = 0; k < c->groups[g]->n; k++)
+            if (listed(&c->groups[g]->arg[k])) help_option(f, &c->groups[g]->arg[k]);
+    }
+    if (!c->examples) return;
+    fputs("\nExamples:\n", f);
+    for (const char *line = c->examples, *end; *line; line = end + 1) {
+        end = strchr(line, '\n');
+        fprintf(f, "  %.*s\n", (int)(end - line), line);
+    }
+}
+
+// --- the man page --------------------------------------------------------------------------------
+
+// A word of running text in mdoc: a backslash is an escape.
+static void roff_word(FILE *f, struct sv word) {
+    for (size_t i = 0; i < word.n; i++) {
+        if (word.p[i] == '\\' || word.p[i] == '-') fputc('\\', f);
+        fputc(word.p[i] == '\\' ? 'e' : word.p[i], f);
+    }
+}
+
+// A line that stands as it is. A dot or a quote at its start would be a request.
+static void roff_line(FILE *f, struct sv line) {
+    if (line.n && (line.p[0] == '.' || line.p[0] == '\'')) fputs("\\&", f);
+    roff_word(f, line);
+    fputc('\n', f);
+}
+
+// Running text: lines of a reasonable length, and a new one for each sentence, as mdoc wants it.
+static void roff_text(FILE *f, struct sv text) {
+    size_t at = 0;
+    while (text.n) {
+        ptrdiff_t space = sv_find(text, sv(" "), 0);
+        struct sv word = sv_cut(text, 0, space < 0 ? text.n : (size_t)space);
+        if (at && at + word.n > WIDTH - 8) at = 0, fputc('\n', f);
+        if (at) fputc(' ', f);
+        if (!at && word.n && (word.p[0] == '.' || word.p[0] == '\'')) fputs("\\&", f);
+        roff_word(f, word);
+        at += word.n + 1;
+        text = sv_cut(text, word.n + 1, text.n);
+        if (text.n && sv_ends(word, sv("."))) at = 0, fputc('\n', f);
+    }
+    fputc('\n', f);
+}
+
+static void man_option(FILE *f, const struct arg *arg) {
+    struct sv name;
+    fputs(".It", f);
+    for (size_t i = 0; (name = args_word(arg->names, i)).n; i++) {
+        // Fl writes the first dash itself.
+        fprintf(f, "%s Fl ", i ? " ," : "");
+        roff_word(f, sv_cut(name, 1, name.n));
+    }
+    if (arg->kind != ARG_FLAG) {
+        fputs(" Ar ", f);
+        roff_word(f, sv(arg->value));
+    }
+    fputc('\n', f);
+    struct str text = {0};
+    describe(&text, arg);
+    str_addc(&text, '.');
+    roff_text(f, str_sv(&text));
+    str_free(&text);
+}
+
+static void man_group(FILE *f, const struct arg_group *g) {
+    fprintf(f, ".Pp\n%s:\n.Bl -tag -width Ds\n", g->title);
+    for (size_t k = 0; k < g->n; k++)
+        if (listed(&g->arg[k])) man_option(f, &g->arg[k]);
+    fputs(".El\n", f);
+}
+
+// The first of the commands before `end` that has the group too, or NULL.
+static const struct command *listed_by(const struct arg_group *g,
+                                       const struct command *const *commands, size_t end) {
+    for (size_t c = 0; c < end; c++)
+        for (size_t k = 0; commands[c]->groups[k]; k++)
+            if (commands[c]->groups[k] == g) return commands[c];
+    return NULL;
+}
+
+static void man_command(FILE *f, const struct command *const *commands, size_t at) {
+    const struct command *c = commands[at];
+    fprintf(f, ".Ss mlxcel %s\n", c->name);
+    roff_text(f, sv(c->summary));
+    fputs(".Pp\n", f);
+    if (c->alias) fprintf(f, "Also called\n.Cm %s .\n", c->alias);
+    if (c->about) roff_text(f, sv(c->about));
+    for (size_t g = 0; c->groups[g]; g++) {
+        const struct arg_group *group = c->groups[g];
+        if (!group->title) continue;
+        const struct command *other = listed_by(group, commands, at);
+        if (other)
+            fprintf(f, ".Pp\n%s: as for\n.Cm %s .\n", group->title, other->name);
+        else
+            man_group(f, group);
+    }
+}
+
+static void man_environment(FILE *f, const struct command *const *commands, size_t n) {
+    struct map seen = {0};
+    fputs(".Sh ENVIRONMENT\nAn option wins over its variable.\n.Bl -tag -width Ds\n", f);
+    for (size_t c = 0; c < n; c++) {
+        for (size_t g = 0; commands[c]->groups[g]; g++) {
+            for (size_t k = 0; k < commands[c]->groups[g]->n; k++) {
+                const struct arg *arg = &commands[c]->groups[g]->arg[k];
+                struct sv env, name;
+                for (size_t i = 0; arg->env && (env = args_word(arg->env, i)).n; i++) {
+                    if (!map_put(&seen, env, 1)) continue;
+                    size_t first = 0;
+                    while (!sv_starts(name = args_word(arg->names, first), sv("--"))) first++;
+                    fprintf(f, ".It Ev %.*s\n.Fl ", (int)env.n, env.p);
+                    roff_line(f, sv_cut(name, 1, name.n));
+                }
+            }
+        }
+    }
+    fputs(".It Ev MLXCEL_LOG\nThe least level of messages shown: error, warn, info or debug.\n", f);
+    fputs(".It Ev XDG_STATE_HOME\nWhere the history of\n.Ic mlxcel run\nis kept.\n.El\n", f);
+    map_free(&seen);
+}
+
+static void man_examples(FILE *f, const struct command *const *commands, size_t n) {
+    fputs(".Sh EXAMPLES\n.Bd -literal\n", f);
+    for (size_t c = 0; c < n; c++) {
+        for (const char *line = commands[c]->examples, *end; line && *line; line = end + 1) {
+            end = strchr(line, '\n');
+            roff_line(f, sv_n(line, (size_t)(end - line)));
+        }
+    }
+    fputs(".Ed\n", f);
+}
+
+void args_man(FILE *f, const struct command *const *commands, size_t n, const char *version) {
+    fprintf(f,
+            ".Dd $Mdocdate$\n.Dt MLXCEL 1\n.Os \"mlxcel %s\"\n.Sh NAME\n.Nm mlxcel\n"
+            ".Nd run language models as published\n.Sh SYNOPSIS\n",
+            version);
+    for (size_t c = 0; c < n; c++) {
+        fprintf(f, ".Nm\n.Cm %s\n", commands[c]->name);
+        if (commands[c]->operands) {
+            fputs(".Ar ", f);
+            roff_line(f, sv(commands[c]->operands));
+        }
+        fputs(".Op Ar options\n", f);
+    }
+    fputs(".Sh DESCRIPTION\n.Nm\nruns Hugging Face and mlx-community checkpoints as they are "
+          "published:\nconfig.json, SafeTensors and tokenizer files, without a conversion.\n",
+          f);
+    for (size_t c = 0; c < n; c++) man_command(f, commands, c);
+    man_environment(f, commands, n);
+    fputs(".Sh EXIT STATUS\n.Bl -tag -width Ds\n"
+          ".It 0\nDone.\n.It 1\nAn error; one line on standard error says which.\n"
+          ".It 2\nThe command line is wrong.\n"
+          ".It 130 , 143\nStopped by SIGINT (Ctrl-C) or SIGTERM; what was generated is written.\n"
+          ".It 141\nThe reader of standard output went away (SIGPIPE).\n.El\n",
+          f);
+    man_examples(f, commands, n);
+}

@@ -1,0 +1,165 @@
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+int cli_error(const struct error *e) {
+    fflush(stdout);
+    fprintf(stderr, "mlxcel: error: %s\n", e->text);
+    return CLI_ERROR;
+}
+
+int cli_usage(const struct error *e) {
+    cli_error(e);
+    return CLI_USAGE;
+}
+
+static bool write_failed(struct error *e) {
+    return fail(e, "standard output: %s", strerror(errno ? errno : EIO));
+}
+
+bool cli_write(struct sv text, struct error *e) {
+    errno = 0;
+    if (text.n == 0) return true;
+    if (fwrite(text.p, 1, text.n, stdout) == text.n && fflush(stdout) == 0) return true;
+    return write_failed(e);
+}
+
+bool cli_finish(struct error *e) {
+    errno = 0;
+    return (fflush(stdout) == 0 && !ferror(stdout)) || write_failed(e);
+}
+
+void cli_standard_files(void) {
+    for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = dup(fd)) {
+        if (fd <= STDERR_FILENO) continue;
+        close(fd);
+        break;
+    }
+}
+
+// --- signals -------------------------------------------------------------------------------------
+
+static volatile sig_atomic_t got;
+
+static void note(int signal) { got = signal; }
+
+// SA_RESETHAND: who asks twice gets out, however long a step takes. No SA_RESTART: a read from the
+// terminal returns.
+void signals_catch(void) {
+    struct sigaction act = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+}
+
+void signals_release(void) {
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+}
+
+int signals_got(void) { return got; }
+
+void signals_clear(void) { got = 0; }
+
+// --- opening a model -----------------------------------------------------------------------------
+
+// "owner/name": one slash, neither first nor last, and no path.
+static bool is_repository(const char *s) {
+    const char *slash = strchr(s, '/');
+    return slash && slash != s && slash[1] && !strchr(slash + 1, '/') && s[0] != '.' && s[0] != '~';
+}
+
+const char *cli_model(const struct args *a, struct error *e) {
+    const char *path = a->operands ? a->operand[0].p : args_text(a, "model");
+    struct stat st;
+    if (!path || !*path) {
+        fail(e, "no model: pass a checkpoint's folder with -m PATH, or set LLAMA_ARG_MODEL");
+    } else if (stat(path, &st) != 0) {
+        if (errno == ENOENT && is_repository(path))
+            fail(e,
+                 "%s: no such folder, and this build does not download: fetch the repository "
+                 "(hf download %s --local-dir DIR) and pass -m DIR",
+                 path, path);
+        else
+            fail(e, "%s: %s (-m takes a checkpoint's folder, or a file in it)", path,
+                 strerror(errno));
+    }
+    return e->set ? NULL : path;
+}
+
+static void show_progress(void *arg, size_t done, size_t total) {
+    struct load_progress *p = arg;
+    int percent = total ? (int)(100.0 * (double)done / (double)total) : 100;
+    if (percent == p->percent) return;
+    p->percent = percent;
+    p->shown = true;
+    fprintf(stderr, "\rloading %3d %%", percent);
+    fflush(stderr);
+}
+
+void cli_progress_clear(struct load_progress *p) {
+    if (p->shown) fprintf(stderr, "\r%*s\r", 20, "");
+    p->shown = false;
+}
+
+void cli_engine_options(const struct args *a, struct engine_options *opt, struct load_progress *p) {
+    const char *device = args_text(a, "device");
+    int64_t threads = args_int(a, "threads");
+    *p = (struct load_progress){.percent = -1};
+    *opt = (struct engine_options){
+        .device = strcmp(device, "gpu") ? device : "auto",
+        .threads = threads > 0 ? (int)threads : 0,
+        .isa = ISA_BEST,
+        .precision = strcmp(args_text(a, "precision"), "f32") ? PRECISION_NATIVE : PRECISION_F32,
+        .progress = isatty(STDERR_FILENO) && !args_flag(a, "quiet") ? show_progress : NULL,
+        .progress_arg = p,
+    };
+}
+
+static uint64_t random_seed(void) {
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = (uint64_t)getpid();
+    return seed >> 12; // 52 bits: passes through JSON and --seed unchanged
+}
+
+bool cli_sampling(const struct args *a, struct sampling *s, struct error *e) {
+    int64_t seed = args_int(a, "seed");
+    *s = (struct sampling){
+        .temperature = (float)args_number(a, "temp"),
+        .top_k = args_int(a, "top-k"),
+        .top_p = (float)args_number(a, "top-p"),
+        .min_p = (float)args_number(a, "min-p"),
+        .repetition_penalty = (float)args_number(a, "repetition-penalty"),
+        .presence_penalty = (float)args_number(a, "presence-penalty"),
+        .frequency_penalty = (float)args_number(a, "frequency-penalty"),
+        .penalty_window = args_int(a, "repeat-last-n"),
+        .seed = seed < 0 ? random_seed() : (uint64_t)seed,
+    };
+    return sampling_check(s, e);
+}
+
+// --- text ----------------------------------------------------------------------------------------
+
+void add_bytes(struct str *s, size_t n) {
+    if (n < 1024)
+        str_printf(s, "%zu bytes", n);
+    else if (n < 1024 * 1024)
+        str_printf(s, "%.1f KiB", (double)n / 0x1p10);
+    else if (n < 1024 * 1024 * 1024)
+        str_printf(s, "%.1f MiB", (double)n / 0x1p20);
+    else
+        str_printf(s, "%.2f GiB", (double)n / 0x1p30);
+}
+
+void add_json_key(struct str *s, const char *key) {
+    bool first = s->n == 0 || s->p[s->n - 1] == '{';
+    str_printf(s, "%s\"%s\":", first ? "" : ",", key);
+}

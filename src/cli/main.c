@@ -1,0 +1,145 @@
+// mlxcel: finds the subcommand, parses its options, runs it.
+#include <locale.h>
+#include <signal.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+#include "compute/device.h"
+
+static const struct command *const commands[] = {
+    &command_logits,
+    &command_inspect,
+    &command_arch,
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+// Commands that people know from the original and that would otherwise look like typing errors.
+static const struct {
+    const char *name, *why;
+} elsewhere[] = {
+    {"serve", "the server is a program of its own: mlxcel-server"},
+    {"download", "downloads are not in this build; pass a checkpoint's folder with -m"},
+    {"list", "there is no store of downloaded models in this build (families: mlxcel arch)"},
+    {"ls", "there is no store of downloaded models in this build (families: mlxcel arch)"},
+    {"rm", "there is no store of downloaded models in this build"},
+    {"detect", "detection models are not in this build"},
+    {"embed", "embedding models are not in this build"},
+    {"rerank", "reranking models are not in this build"},
+    {"tune", "there is nothing to tune in this build"},
+};
+
+static const struct command *command_named(const char *name) {
+    for (size_t i = 0; i < COMMANDS; i++) {
+        bool alias = commands[i]->alias && !strcmp(commands[i]->alias, name);
+        if (alias || !strcmp(commands[i]->name, name)) return commands[i];
+    }
+    return NULL;
+}
+
+static int unknown_command(const char *name) {
+    struct error e = {0};
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (!strcmp(elsewhere[i].name, name)) fail(&e, "%s: %s", name, elsewhere[i].why);
+    struct str names = {0};
+    for (size_t i = 0; i < COMMANDS; i++) str_printf(&names, "%s ", commands[i]->name);
+    str_puts(&names, "help");
+    struct sv near = args_nearest(sv(name), names.p);
+    const char *what = name[0] == '-' ? "option" : "command";
+    if (near.n)
+        fail(&e, "unknown command %s; did you mean %.*s?", name, (int)near.n, near.p);
+    else
+        fail(&e, "unknown %s %s (\"mlxcel help\" lists the commands)", what, name);
+    str_free(&names);
+    return cli_usage(&e);
+}
+
+static void overview(FILE *f) {
+    fputs("mlxcel runs language models as published: config.json, SafeTensors, tokenizer files.\n\n"
+          "Usage: mlxcel COMMAND [options]\n\nCommands:\n",
+          f);
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(f, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fputs("  help       explain a command: mlxcel help generate\n\nOptions:\n"
+          "  -h, --help     this text\n"
+          "  -V, --version  the version, and what is in this build\n"
+          "      --man      the manual page, in mdoc: mlxcel --man | man -l -\n\nExamples:\n"
+          "  mlxcel run models/SmolLM2-135M-Instruct\n"
+          "  mlxcel generate -m models/SmolLM2-135M-Instruct -p \"Why is the sky blue?\"\n\n"
+          "Exit codes: 0 done, 1 error, 2 wrong usage, 130 and 143 stopped by a signal.\n",
+          f);
+}
+
+static void version(FILE *f) {
+    fprintf(f, "mlxcel %s\n", MLXCEL_VERSION);
+#if defined(__clang__)
+    fprintf(f, "compiler  clang %s\n", __clang_version__);
+#else
+    fprintf(f, "compiler  gcc %s\n", __VERSION__);
+#endif
+    fputs("kernels   ", f);
+    enum isa best = ISA_PLAIN;
+    for (enum isa i = ISA_PLAIN; i < ISA_BEST; i++) {
+        if (!isa_supported(i)) continue;
+        fprintf(f, "%s ", isa_name(i));
+        best = i;
+    }
+    fprintf(f, "on this machine; %s is used\n", isa_name(best));
+    fprintf(f, "features  %s\n", MLXCEL_FEATURES);
+}
+
+static int run_command(const struct command *c, int argc, char **argv) {
+    struct error e = {0};
+    struct args a;
+    int code = CLI_OK;
+    if (!args_parse(&a, c, argc, argv, &e)) {
+        code = cli_usage(&e);
+    } else if (args_flag(&a, "help")) {
+        args_help(stdout, c);
+    } else {
+        if (args_flag(&a, "verbose")) log_set(LOG_DEBUG);
+        if (args_flag(&a, "quiet")) log_set(LOG_ERROR);
+        code = c->run(&a);
+    }
+    args_free(&a);
+    return code;
+}
+
+static int help(const char *name) {
+    const struct command *c = name ? command_named(name) : NULL;
+    if (name && !c) return unknown_command(name);
+    if (c)
+        args_help(stdout, c);
+    else
+        overview(stdout);
+    return CLI_OK;
+}
+
+static int dispatch(int argc, char **argv) {
+    const char *first = argc > 1 ? argv[1] : NULL;
+    if (!first) {
+        overview(stderr);
+        return CLI_USAGE;
+    }
+    if (!strcmp(first, "help") || !strcmp(first, "-h") || !strcmp(first, "--help"))
+        return help(argc > 2 ? argv[2] : NULL);
+    if (!strcmp(first, "-V") || !strcmp(first, "--version"))
+        version(stdout);
+    else if (!strcmp(first, "--man"))
+        args_man(stdout, commands, COMMANDS, MLXCEL_VERSION);
+    else if (command_named(first))
+        return run_command(command_named(first), argc - 2, argv + 2);
+    else
+        return unknown_command(first);
+    return CLI_OK;
+}
+
+int main(int argc, char **argv) {
+    cli_standard_files();
+    signal(SIGPIPE, SIG_DFL); // a parent may have ignored it; `mlxcel ... | head` ends quietly
+    setlocale(LC_CTYPE, "");  // only this category: numbers stay as C writes them
+    int code = dispatch(argc, argv);
+    struct error e = {0};
+    if (code == CLI_OK && !cli_finish(&e)) code = cli_error(&e);
+    return code;
+}

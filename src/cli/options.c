@@ -1,0 +1,92 @@
+// The options that several commands share. Names, short forms, defaults and variables are those of
+// lablup/mlxcel; what it lacks is called as in llama.cpp.
+#include "cli/cli.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+static const struct arg model_args[] = {
+    {"-m --model", ARG_TEXT, "PATH", "LLAMA_ARG_MODEL", NULL, 0, 0,
+     "the checkpoint: its folder, or a file in it"},
+};
+const struct arg_group model_options = {"Model", model_args, COUNT(model_args)};
+
+static const struct arg engine_args[] = {
+    {"-c --ctx-size", ARG_INT, "N", "LLAMA_ARG_CTX_SIZE", "0", 0, 1e9,
+     "tokens of prompt and answer together; 0: what the model was made for, or less if memory asks"},
+    {"--threads", ARG_INT, "N", "LLAMA_ARG_THREADS", "0", -1, 4096,
+     "CPU threads; 0 or less: one a physical core"},
+    {"--device", ARG_CHOICE, "auto|gpu|cpu", "MLXCEL_DEVICE", "auto", 0, 0,
+     "where to compute; auto and gpu: the GPU if this build and machine have one, else the CPU"},
+    {"--precision", ARG_CHOICE, "native|f32", NULL, "native", 0, 0,
+     "f32: every operation in 32-bit floats; native: as fast as tests show to be safe"},
+};
+const struct arg_group engine_options_group = {"Engine", engine_args, COUNT(engine_args)};
+
+static const struct arg prompt_args[] = {
+    {"-p --prompt", ARG_TEXT, "TEXT", NULL, NULL, 0, 0, "the prompt; - reads standard input"},
+    {"-f --file", ARG_TEXT, "FILE", NULL, NULL, 0, 0, "read the prompt from a file"},
+    {"-sys --system --system-prompt", ARG_TEXT, "TEXT", NULL, NULL, 0, 0,
+     "a system message before the prompt"},
+    {"-n --max-tokens --predict --n-predict", ARG_INT, "N", "LLAMA_ARG_N_PREDICT", "-1", -1, 1e9,
+     "tokens to generate at most; -1: until the model ends or the context is full"},
+    {"--raw --no-chat-template", ARG_FLAG, NULL, NULL, NULL, 0, 0,
+     "give the prompt to the model as it is, without its chat template"},
+    {"--stop", ARG_TEXTS, "TEXT", NULL, NULL, 0, 0,
+     "end before this text; may be given several times"},
+    {"--ignore-eos", ARG_FLAG, NULL, NULL, NULL, 0, 0,
+     "go on after the model's end-of-sequence tokens"},
+};
+const struct arg_group prompt_options = {"Prompt and answer", prompt_args, COUNT(prompt_args)};
+
+static const struct arg sampling_args[] = {
+    {"-t --temp --temperature", ARG_NUMBER, "T", NULL, "0", 0, 100,
+     "0: always the likeliest token; higher: more random"},
+    {"--top-k", ARG_INT, "N", "LLAMA_ARG_TOP_K", "0", 0, 1e9,
+     "only the N likeliest tokens; 0: all"},
+    {"--top-p", ARG_NUMBER, "P", NULL, "1", 0, 1,
+     "only the likeliest tokens that together have this probability; 1: all"},
+    {"--min-p", ARG_NUMBER, "P", NULL, "0", 0, 1,
+     "only tokens at least this likely, as a part of the likeliest; 0: all"},
+    {"--repetition-penalty --repeat-penalty", ARG_NUMBER, "R", NULL, "1", 0.01, 100,
+     "makes tokens that were there less likely; 1: off"},
+    {"--presence-penalty", ARG_NUMBER, "R", NULL, "0", -100, 100,
+     "taken from the logit of a token that was there; 0: off"},
+    {"--frequency-penalty", ARG_NUMBER, "R", NULL, "0", -100, 100,
+     "taken from the logit of a token for each time it was there; 0: off"},
+    {"--repeat-last-n", ARG_INT, "N", NULL, "64", -1, 1e9,
+     "how many tokens back the penalties look; -1: all, 0: none"},
+    {"-s --seed", ARG_INT, "N", NULL, "-1", -1, 0x1p53,
+     "the same seed gives the same answer; -1: another one each time"},
+};
+const struct arg_group sampling_options = {"Sampling", sampling_args, COUNT(sampling_args)};
+
+static const struct arg common_args[] = {
+    {"-v --verbose", ARG_FLAG, NULL, NULL, NULL, 0, 0, "say what is being done"},
+    {"-q --quiet", ARG_FLAG, NULL, NULL, NULL, 0, 0, "only errors on standard error"},
+    {"-h --help", ARG_FLAG, NULL, NULL, NULL, 0, 0, "show this help"},
+};
+const struct arg_group common_options = {"General", common_args, COUNT(common_args)};
+
+#define REFUSED(names, why)                                                                        \
+    { names, ARG_REFUSED, "VALUE", NULL, NULL, 0, 0, why }
+static const struct arg refused_args[] = {
+    REFUSED("--adapter --lora", "LoRA adapters are not in this build; merge the adapter first"),
+    REFUSED("--draft-model --model-draft -md", "speculative decoding is not in this build"),
+    REFUSED("--image", "vision models are not in this build"),
+    REFUSED("--audio", "audio models are not in this build"),
+    REFUSED("--video", "video is not in this build"),
+    REFUSED("-hf --hf-repo --models-dir --revision",
+            "downloads are not in this build; pass a checkpoint's folder with -m"),
+    REFUSED("-ctk --cache-type-k -ctv --cache-type-v --kv-cache-mode",
+            "a quantized cache is not in this build"),
+    REFUSED("-ngl --n-gpu-layers --gpu-layers", "a model can't be split between devices; "
+                                                "--device says where it runs"),
+    REFUSED("--tp-size --pp-size", "parallel runs over several devices are not in this build"),
+    REFUSED("--surgery", "surgery on weights is not in this build"),
+    REFUSED("--grammar --grammar-file -j --json-schema", "grammars are not in this build"),
+    REFUSED("--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n",
+            "the DRY penalty is not in this build; see --repetition-penalty"),
+    REFUSED("--show-reasoning", "reasoning is not told apart from the answer in this build: both "
+                                "are shown"),
+};
+const struct arg_group refused_options = {NULL, refused_args, COUNT(refused_args)};

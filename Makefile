@@ -39,7 +39,8 @@ demo:
 test:
 	$(call compile,$(build),$(PRESET),build,$(if $(filter tsan,$(PRESET)),--target threaded))
 	$(if $(filter tsan,$(PRESET)),tools/no-aslr) ctest --test-dir $(build) --output-on-failure \
-	  --no-tests=error --no-label-summary -j $(JOBS) $(if $(filter tsan,$(PRESET)),-L threads) $(CTEST_FLAGS)
+	  --no-tests=error --no-label-summary $(if $(filter tsan,$(PRESET)),-L threads) \
+	  -j $(JOBS) $(CTEST_FLAGS)
 
 check:
 	$(call compile,build,release,check)

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/gguf_plan.h"
 #include "checkpoint/gguf_quant.h"
@@ -58,11 +57,6 @@ static bool sink_floats(struct sink *s, enum dtype type, const float *v, size_t 
     return true;
 }
 
-struct loss { // what the tensors without an exact form lost
-    size_t tensors;
-    double largest; // of any error over the largest weight of its group
-};
-
 // Room for one row, and for all scales of one tensor.
 struct room {
     float *want, *scale, *bias; // [cols], [rows, cols / 32] twice
@@ -70,7 +64,7 @@ struct room {
 };
 
 static void measure(const struct gguf_job *j, const unsigned char *row, const struct room *m,
-                    const float *scale, const float *bias, struct loss *loss) {
+                    const float *scale, const float *bias, struct gguf_import_report *report) {
     gguf_floats(j->t->type, row, (size_t)j->cols, m->want);
     for (int64_t g = 0; g < j->cols / GGUF_GROUP; g++) {
         float error = 0, top = 0;
@@ -83,7 +77,7 @@ static void measure(const struct gguf_job *j, const unsigned char *row, const st
             error = fmaxf(error, fabsf(got - w));
             top = fmaxf(top, fabsf(w));
         }
-        if (top > 0) loss->largest = fmax(loss->largest, (double)error / (double)top);
+        if (top > 0) report->largest = fmax(report->largest, (double)error / (double)top);
     }
 }
 
@@ -100,21 +94,21 @@ static bool write_copy(struct sink *s, const struct gguf_job *j) {
 }
 
 static bool write_dense(struct sink *s, const struct gguf_job *j, const struct room *m,
-                        struct loss *loss) {
+                        struct gguf_import_report *report) {
     for (int64_t r = 0; r < j->rows; r++) {
-        measure(j, source(j, r), m, NULL, NULL, loss);
+        measure(j, source(j, r), m, NULL, NULL, report);
         if (!sink_floats(s, j->type, m->want, (size_t)j->cols)) return false;
     }
     return true;
 }
 
 static bool write_groups(struct sink *s, const struct gguf_job *j, const struct room *m,
-                         struct loss *loss) {
+                         struct gguf_import_report *report) {
     size_t cols = (size_t)j->cols, groups = cols / GGUF_GROUP, n = (size_t)j->rows * groups;
     for (int64_t r = 0; r < j->rows; r++) {
         float *scale = m->scale + (size_t)r * groups, *bias = m->bias + (size_t)r * groups;
         gguf_affine(j->t->type, source(j, r), cols, m->code, scale, bias);
-        if (!gguf_affine_exact(j->t->type)) measure(j, source(j, r), m, scale, bias, loss);
+        if (!gguf_affine_exact(j->t->type)) measure(j, source(j, r), m, scale, bias, report);
         if (j->bits == 4)
             for (size_t i = 0; i < cols / 2; i++)
                 m->code[i] = (uint8_t)(m->code[2 * i] | m->code[2 * i + 1] << 4);
@@ -124,16 +118,17 @@ static bool write_groups(struct sink *s, const struct gguf_job *j, const struct 
            sink_floats(s, j->type, m->bias, n);
 }
 
-static bool write_job(struct sink *s, const struct gguf_job *j, struct loss *loss) {
+static bool write_job(struct sink *s, const struct gguf_job *j, struct gguf_import_report *report) {
     if (j->form == GGUF_COPY) return write_copy(s, j) && sink_flush(s);
     size_t cols = (size_t)j->cols, groups = (size_t)j->rows * (cols / GGUF_GROUP);
     bool lossless = gguf_affine_exact(j->t->type) || (j->form == GGUF_DENSE && j->type == DT_F32);
-    if (!lossless) loss->tensors++;
+    if (!lossless) report->inexact++;
     struct room m = {.want = mem_array(cols, sizeof(float)),
                      .scale = mem_array(groups, sizeof(float)),
                      .bias = mem_array(groups, sizeof(float)),
                      .code = mem_alloc(cols)};
-    bool ok = j->form == GGUF_GROUPS ? write_groups(s, j, &m, loss) : write_dense(s, j, &m, loss);
+    bool ok =
+        j->form == GGUF_GROUPS ? write_groups(s, j, &m, report) : write_dense(s, j, &m, report);
     free(m.want);
     free(m.scale);
     free(m.bias);
@@ -167,9 +162,10 @@ static struct st_entry *make_entries(const struct gguf_plan *p, size_t *n, struc
     return entry;
 }
 
-static bool write_model(const char *path, const struct gguf_plan *p, bool show, struct loss *loss,
+static bool write_model(const char *path, const struct gguf_plan *p,
+                        const struct gguf_import_options *opt, struct gguf_import_report *report,
                         struct error *e) {
-    size_t n, total = 0, done = 0;
+    size_t n, done = 0;
     struct names names = {0};
     struct st_entry *entry = make_entries(p, &n, &names);
     struct sink s = {.w = st_writer_open(path, entry, n, "{\"format\":\"mlx\"}", e), .e = e};
@@ -177,24 +173,15 @@ static bool write_model(const char *path, const struct gguf_plan *p, bool show, 
     names_free(&names);
     if (!s.w) return false;
     s.buffer = mem_alloc(CHUNK);
-    for (size_t i = 0; i < p->n; i++) total += p->job[i].t->size;
-    for (size_t i = 0; i < p->n && write_job(&s, &p->job[i], loss); i++) {
+    report->tensors = p->n;
+    for (size_t i = 0; i < p->n; i++) report->bytes += p->job[i].t->size;
+    for (size_t i = 0; i < p->n && write_job(&s, &p->job[i], report); i++) {
         done += p->job[i].t->size;
-        if (show) fprintf(stderr, "\rimporting %3d%%", (int)(100.0 * (double)done / (double)total));
+        if (opt->progress && !opt->progress(opt->arg, done, report->bytes))
+            fail(e, "the import was stopped");
     }
-    if (show) fputs("\r               \r", stderr);
     free(s.buffer);
     return st_writer_finish(s.w, e);
-}
-
-static void report(const struct loss *loss, const struct gguf_import_options *opt) {
-    static const char *const what[] = {"requantized to 8-bit groups of 32", "rounded to bf16",
-                                       "rounded to f16", ""};
-    if (loss->tensors)
-        log_say(LOG_WARN,
-                "%zu tensors have no exact affine form (Q2_K, Q6_K) and were %s: lossy; largest "
-                "error %.2g%% of the largest weight in its group (--inexact f32 loses nothing)",
-                loss->tensors, what[opt->inexact], 100 * loss->largest);
 }
 
 // --- config.json -------------------------------------------------------------------------------
@@ -255,23 +242,22 @@ static bool write_text(const char *dir, const char *name, const struct str *text
 }
 
 static bool write_files(const struct gguf *g, const char *dir,
-                        const struct gguf_import_options *opt, struct error *e) {
+                        const struct gguf_import_options *opt, struct gguf_import_report *report,
+                        struct error *e) {
     struct gguf_model m;
     struct gguf_plan p = {0};
     struct gguf_tokenizer t = {0};
     struct str config = {0};
-    struct loss loss = {0};
     char *model = path_join(dir, "model.safetensors");
     bool ok = gguf_model_read(g, &m, e) && gguf_plan_make(g, &m, opt->inexact, &p, e) &&
               gguf_tokenizer_read(g, m.vocab, &t, e);
     if (ok && mkdir(dir, 0755) != 0) ok = fail(e, "%s: cannot make: %s", dir, strerror(errno));
     if (ok) config_text(&m, &p, &t, &config);
-    ok = ok && write_model(model, &p, !opt->quiet && isatty(STDERR_FILENO), &loss, e) &&
+    ok = ok && write_model(model, &p, opt, report, e) &&
          write_text(dir, "tokenizer.json", &t.tokenizer, e) &&
          write_text(dir, "tokenizer_config.json", &t.config, e) &&
          write_text(dir, "generation_config.json", &t.generation, e) &&
          write_text(dir, "config.json", &config, e);
-    if (ok) report(&loss, opt);
     free(model);
     str_free(&config);
     gguf_tokenizer_free(&t);
@@ -329,7 +315,7 @@ static bool make_parent(const char *dir, struct error *e) {
 
 // Into a new folder beside the wanted one, then in its place.
 static bool import_to(const struct gguf *g, const char *dir, const struct gguf_import_options *opt,
-                      struct error *e) {
+                      struct gguf_import_report *report, struct error *e) {
     bool full = has_files(dir, e);
     if (e->set) return false;
     if (full && !opt->force)
@@ -337,7 +323,7 @@ static bool import_to(const struct gguf *g, const char *dir, const struct gguf_i
     if (!make_parent(dir, e)) return false;
     struct str tmp = {0};
     str_printf(&tmp, "%s.tmp-%d", dir, (int)getpid());
-    bool ok = write_files(g, tmp.p, opt, e);
+    bool ok = write_files(g, tmp.p, opt, report, e);
     if (ok && full) ok = move_files(tmp.p, dir, e);
     if (ok && !full && rename(tmp.p, dir) != 0)
         ok = fail(e, "%s: cannot make: %s", dir, strerror(errno));
@@ -347,13 +333,14 @@ static bool import_to(const struct gguf *g, const char *dir, const struct gguf_i
 }
 
 bool gguf_import(const char *file, const char *dir, const struct gguf_import_options *opt,
-                 struct error *e) {
+                 struct gguf_import_report *report, struct error *e) {
+    *report = (struct gguf_import_report){0};
     size_t n = strlen(dir);
     while (n > 1 && dir[n - 1] == '/') n--;
     if (!n) return fail(e, "the folder to import into has an empty name");
     char *trimmed = mem_textn(dir, n);
     struct gguf g;
-    bool ok = gguf_open(file, &g, e) && import_to(&g, trimmed, opt, e);
+    bool ok = gguf_open(file, &g, e) && import_to(&g, trimmed, opt, report, e);
     gguf_close(&g);
     free(trimmed);
     return ok;

@@ -7,20 +7,29 @@
 #ifndef CHECKPOINT_GGUF_IMPORT_H
 #define CHECKPOINT_GGUF_IMPORT_H
 
+#include <stddef.h>
+
 #include "base/error.h"
 
 // What to do with a tensor that no affine layout holds exactly (Q2_K, Q6_K).
 enum gguf_inexact { GGUF_AS_AFFINE, GGUF_AS_BF16, GGUF_AS_F16, GGUF_AS_F32 };
 
 struct gguf_import_options {
-    bool force; // write into a folder that has files (of the same names they are replaced)
-    bool quiet; // no progress, even on a terminal
+    bool force; // write into a folder that has files; those of the same names are replaced
     enum gguf_inexact inexact;
+    // Called after each tensor with bytes read so far; false stops the import. NULL: none.
+    bool (*progress)(void *arg, size_t done, size_t total);
+    void *arg;
 };
 
-// The folder appears when it is complete: everything is written beside it first. Says on stderr how
-// many tensors lost precision, and how much.
+struct gguf_import_report {
+    size_t tensors, bytes; // of the file
+    size_t inexact;        // tensors that lost precision
+    double largest;        // of their errors, over the largest weight of its group of 32
+};
+
+// The folder appears when it is complete: everything is written beside it first.
 bool gguf_import(const char *file, const char *dir, const struct gguf_import_options *opt,
-                 struct error *e);
+                 struct gguf_import_report *report, struct error *e);
 
 #endif

@@ -279,10 +279,9 @@ struct json_object *gguf_json_float(double v) {
     bool whole = v == floor(v) && fabs(v) < 1e15;
     if (whole) snprintf(text, sizeof text, "%.1f", v);
     for (int digits = 1; digits <= 17 && !whole; digits++) {
-        snprintf(text, sizeof text - 2, "%.*g", digits, v);
+        snprintf(text, sizeof text, "%.*g", digits, v);
         if (strtof(text, NULL) == (float)v) break;
     }
-    if (!strpbrk(text, ".en")) strcat(text, ".0");
     return json_object_new_double_s(v, text);
 }
 

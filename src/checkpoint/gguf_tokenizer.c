@@ -1,5 +1,6 @@
 #include "checkpoint/gguf_tokenizer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,6 +85,7 @@ static bool check_token(const struct gguf *g, struct vocab *v, size_t i, struct 
     struct token *t = &v->token[i];
     if (t->type < NORMAL || t->type > BYTE)
         return fail(e, "%s: token %zu: type %lld is not known", g->path, i, (long long)t->type);
+    if (!isfinite(t->score)) return fail(e, "%s: token %zu: its score is not finite", g->path, i);
     if (t->text.n > MAX_TOKEN)
         return fail(e, "%s: token %zu is longer than %d bytes", g->path, i, MAX_TOKEN);
     if (!utf8_valid(t->text)) return fail(e, "%s: token %zu is not valid UTF-8", g->path, i);
@@ -314,12 +316,11 @@ static bool byte_level(const struct gguf *g, const struct pre_tokenizer *pre, st
 // --- SentencePiece -----------------------------------------------------------------------------
 
 // SentencePiece joins the neighbours whose joined piece has the best score; as a list of merges:
-// every split of every piece into two pieces, by falling score.
+// every split of every piece into two pieces, by falling score, as published conversions have it.
 struct merge {
     double score;
     size_t piece, cut;   // left is the piece's first `cut` bytes
     int64_t left, right; // ids
-    size_t left_chars, right_chars;
 };
 
 static int sign(double a, double b) { return (a > b) - (a < b); }
@@ -327,8 +328,6 @@ static int sign(double a, double b) { return (a > b) - (a < b); }
 static int by_score(const void *pa, const void *pb) {
     const struct merge *a = pa, *b = pb;
     int c = sign(b->score, a->score);
-    if (!c) c = (b->left_chars > a->left_chars) - (b->left_chars < a->left_chars);
-    if (!c) c = (b->right_chars > a->right_chars) - (b->right_chars < a->right_chars);
     if (!c) c = (a->piece > b->piece) - (a->piece < b->piece);
     if (!c) c = (a->left > b->left) - (a->left < b->left);
     return c ? c : (a->right > b->right) - (a->right < b->right);
@@ -341,17 +340,15 @@ static struct merge *find_merges(const struct vocab *v, size_t *n) {
     for (size_t i = 0; i < v->n; i++) {
         struct sv s = v->token[i].text;
         if (v->token[i].type != NORMAL || !s.n) continue;
-        size_t chars = 0, done = 1, len;
-        for (size_t at = 0; at < s.n; at += len, chars++) utf8_decode(s, at, &len);
+        size_t len;
         utf8_decode(s, 0, &len);
-        for (size_t at = len; at < s.n; at += len, done++) {
+        for (size_t at = len; at < s.n; at += len) {
             int64_t left = map_get(&v->id, sv_cut(s, 0, at));
             int64_t right = map_get(&v->id, sv_cut(s, at, s.n));
             utf8_decode(s, at, &len);
             if (left < 0 || right < 0) continue;
             list = mem_grow(list, &cap, *n + 1, sizeof *list);
-            list[(*n)++] =
-                (struct merge){v->token[i].score, i, at, left, right, done, chars - done};
+            list[(*n)++] = (struct merge){v->token[i].score, i, at, left, right};
         }
     }
     if (*n) qsort(list, *n, sizeof *list, by_score);

@@ -11,6 +11,7 @@ static const struct command *const commands[] = {
     &command_logits,
     &command_inspect,
     &command_arch,
+    &command_import,
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

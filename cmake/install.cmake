@@ -1,9 +1,16 @@
-# The programs, the library with its header and pkg-config file, the manual pages.
+# The programs, the library with its header and pkg-config file, the manual page.
 foreach(PROGRAM mlxcel mlxcel-server)
   if(TARGET ${PROGRAM})
     install(TARGETS ${PROGRAM} RUNTIME)
   endif()
 endforeach()
+
+# The manual page is written by the program, from the table that --help prints.
+if(TARGET mlxcel AND NOT CMAKE_CROSSCOMPILING)
+  add_custom_command(OUTPUT mlxcel.1 COMMAND mlxcel --man > mlxcel.1 DEPENDS mlxcel VERBATIM)
+  add_custom_target(man ALL DEPENDS mlxcel.1)
+  install(FILES ${CMAKE_BINARY_DIR}/mlxcel.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
 
 set(HEADER include/mlxcel.h)
 if(EXISTS ${CMAKE_SOURCE_DIR}/${HEADER})

@@ -188,7 +188,9 @@ static void test_vectors_and_dense(void **state) {
     struct tensor v;
     struct weight m;
     assert_true(weights_vector(w, "norm.weight", 8, &v, &e) && v.type == DT_F32);
-    assert_true(((float *)v.data)[3] == bf16_to_f32(((uint16_t *)values)[3]));
+    uint16_t half;
+    memcpy(&half, (const char *)values + 6, sizeof half); // element 3, as it was written
+    assert_true(((float *)v.data)[3] == bf16_to_f32(half));
     assert_true(weights_matrix(w, "p", 4, 8, true, &m, &e));
     assert_int_equal(m.layout, WEIGHT_DENSE);
     assert_true(m.out == 4 && m.in == 8 && m.bias.n[0] == 4);
@@ -260,6 +262,10 @@ static void test_affine_from_shapes(void **state) {
         {.name = "p.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
         {.name = "p.scales", .t = tensor_2d(DT_BF16, 3, 4, values)},
         {.name = "p.biases", .t = tensor_2d(DT_BF16, 3, 4, values)},
+        {.name = "odd.weight", .t = tensor_2d(DT_U32, 3, 33, values)}, // no whole bits an element
+        {.name = "odd.scales", .t = tensor_2d(DT_BF16, 3, 4, values)},
+        {.name = "ragged.weight", .t = tensor_2d(DT_U32, 3, 41, values)}, // 5 groups of 32.8
+        {.name = "ragged.scales", .t = tensor_2d(DT_BF16, 3, 5, values)},
         {.name = "bare.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
         {.name = "mx.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
         {.name = "mx.scales", .t = tensor_2d(DT_U8, 3, 8, values)},
@@ -281,7 +287,11 @@ static void test_affine_from_shapes(void **state) {
         assert_false(weights_matrix(w, "p", wrong[i][0], wrong[i][1], false, &m, &bad));
         assert_non_null(strstr(bad.text, "model.safetensors: tensor \"p."));
     }
-    struct error bare = {0}, mx = {0};
+    struct error odd = {0}, ragged = {0}, bare = {0}, mx = {0};
+    assert_false(weights_matrix(w, "odd", 3, 256, false, &m, &odd));
+    assert_non_null(strstr(odd.text, "\"odd.weight\" is [3, 33] U32"));
+    assert_false(weights_matrix(w, "ragged", 3, 164, false, &m, &ragged));
+    assert_non_null(strstr(ragged.text, "\"ragged.scales\" is [3, 5] BF16"));
     assert_false(weights_matrix(w, "bare", 3, 256, false, &m, &bare));
     assert_non_null(strstr(bare.text, "\"bare.scales\" is missing"));
     assert_false(weights_matrix(w, "mx", 3, 256, false, &m, &mx));

@@ -281,19 +281,6 @@ int64_t config_list_int(struct config *c, const char *key, size_t i) {
     return v;
 }
 
-double config_list_number(struct config *c, const char *key, size_t i) {
-    double v = 0;
-    if (number_of(item(c, key, i), &v) && isfinite(v)) return v;
-    wrong_item(c, key, i, ", but must be a finite number");
-    return 0;
-}
-
-bool config_list_bool(struct config *c, const char *key, size_t i) {
-    bool v = false;
-    if (!bool_of(item(c, key, i), &v)) wrong_item(c, key, i, ", but must be true or false");
-    return v;
-}
-
 struct sv config_list_text(struct config *c, const char *key, size_t i) {
     struct json_object *v = item(c, key, i);
     if (!json_object_is_type(v, json_type_string)) wrong_item(c, key, i, ", but must be a string");

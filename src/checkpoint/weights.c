@@ -9,8 +9,6 @@
 #include "base/mem.h"
 #include "checkpoint/weights_internal.h"
 
-const char *weights_folder(const struct weights *w) { return w->folder; }
-
 size_t weights_count(const struct weights *w) { return w->n; }
 
 const char *weights_name(const struct weights *w, size_t i) { return w->item[i].name; }

@@ -20,7 +20,6 @@ struct weights;
 struct weights *weights_open(const char *path, struct error *e);
 void weights_close(struct weights *w); // NULL is fine
 
-const char *weights_folder(const struct weights *w);
 size_t weights_count(const struct weights *w);
 const char *weights_name(const struct weights *w, size_t i); // i < weights_count
 bool weights_has(const struct weights *w, struct sv name);   // does not mark it used

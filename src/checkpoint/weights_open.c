@@ -136,16 +136,26 @@ static bool picked(struct sv name, enum pick p) {
     return !sv_starts(name, sv("adapter")) && !sv_starts(name, sv("consolidated"));
 }
 
+// Five digits at s, or -1.
+static int five_digits(const char *s) {
+    int v = 0;
+    for (int i = 0; i < 5; i++) {
+        if (s[i] < '0' || s[i] > '9') return -1;
+        v = v * 10 + (s[i] - '0');
+    }
+    return v;
+}
+
 // For "STEM-00001-of-00003.safetensors": all its siblings must be there.
 static bool check_siblings(struct weights *w, const char *name, struct error *e) {
-    const char *of = strstr(name, "-of-");
-    unsigned at, count;
-    int end = 0;
-    if (!of || of - name < 6 || of[-6] != '-') return true;
-    if (sscanf(of - 5, "%5u-of-%5u.safetensors%n", &at, &count, &end) != 2 || !end) return true;
-    for (unsigned i = 1; i <= count; i++) {
+    static const char of_text[] = "-of-";
+    const char *of = strstr(name, of_text);
+    if (!of || of - name < 6 || of[-6] != '-' || five_digits(of - 5) < 0) return true;
+    int count = five_digits(of + strlen(of_text));
+    if (count < 0 || strcmp(of + strlen(of_text) + 5, ".safetensors") != 0) return true;
+    for (int i = 1; i <= count; i++) {
         struct str sibling = {0};
-        str_printf(&sibling, "%.*s%05u-of-%05u.safetensors", (int)(of - 5 - name), name, i, count);
+        str_printf(&sibling, "%.*s%05d-of-%05d.safetensors", (int)(of - 5 - name), name, i, count);
         char *path = path_join(w->folder, sibling.p);
         if (!file_exists(path)) fail(e, "%s: is missing (finish the download)", path);
         free(path);

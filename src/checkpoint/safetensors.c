@@ -131,7 +131,7 @@ static bool entry_bytes(struct header *h, const struct entry *t, size_t *bytes) 
     bool empty = false, fits = true;
     for (int d = 0; d < t->dims && fits; d++) {
         empty = empty || t->n[d] == 0;
-        fits = size_mul(count, t->n[d] ? (size_t)t->n[d] : 1, &count) && count <= INT64_MAX / 64;
+        fits = size_mul(count, t->n[d] ? (size_t)t->n[d] : 1, &count);
     }
     if (!fits || !size_mul(count, t->bits, &bits))
         return refuse(h, sv(t->name), "its shape has too many elements for any file");

@@ -1,8 +1,16 @@
-// Attention over pages: a running softmax (Milakov and Gimelshein 2018; FlashAttention) that goes
-// page by page, so its rounding does not depend on how a prompt was cut into chunks.
+// Attention over pages. Rows that follow each other in one sequence, and the heads that share a kv
+// head, go through the keys together, so a page is read once for all of them.
+//
+// The softmax is a running one (Milakov and Gimelshein 2018; FlashAttention) over spans of a fixed
+// number of tokens, whose results are then merged in order. Where a span starts, and the order in
+// it, depend on a token's place in its sequence alone: however a prompt was cut into chunks, and
+// whether one thread takes all spans or each takes one, every row gets the same bits.
 #include "compute/cpu/cpu.h"
 
 #include <math.h>
+#include <string.h>
+
+enum { SPAN_TOKENS = 1024, BLOCK_QUERIES = 64, BLOCK_ROWS = 16, SPLIT_FLOATS = 4 << 20 };
 
 struct attention_job {
     const struct cpu_kernels *kernels;
@@ -10,55 +18,265 @@ struct attention_job {
     const struct kv *kv;
     const struct rows *rows;
     const struct attention_options *opt;
-    float *work; // a page of scores a thread
+    int64_t group;      // heads a kv head
+    int64_t block_rows; // at most
+    int64_t blocks, span_pages;
+    const int32_t *block; // [blocks + 1] first row of each
+    float *work;          // work_size floats a thread
+    int64_t work_size;
+    int64_t *limits;  // 2 * queries a thread
+    int64_t spans;    // of the longest sequence
+    float *parts;     // where spans are split over threads: [rows * heads, spans, v_width + 2]
+    int64_t per_part; // v_width + 2: the state of one query over one span
 };
 
-static const char *page_of(struct tensor cache, int64_t page, int64_t head) {
-    return (const char *)cache.data +
-           (size_t)((page * cache.n[1] + head) * cache.n[2] * cache.n[3]) * dtype_size(cache.type);
+// The running softmax of a block's queries.
+struct state {
+    float *acc, *top, *sum; // [queries, v_width], [queries], [queries]
+};
+
+struct block {
+    int64_t row, rows, queries, kv_head;
+    const int32_t *table;
+};
+
+static const char *page_of(struct tensor cache, int64_t page, int64_t head, int64_t token) {
+    int64_t at = ((page * cache.n[1] + head) * cache.n[2] + token) * cache.n[3];
+    return (const char *)cache.data + (size_t)at * dtype_size(cache.type);
 }
 
-static void one_head(const struct attention_job *j, int64_t row, int64_t head, float *s) {
-    const struct kv *kv = j->kv;
-    int64_t size = kv->k.n[2], k_width = kv->k.n[3], v_width = kv->v.n[3];
-    int64_t kv_head = head / (j->q.n[1] / kv->k.n[1]);
-    int64_t last = ((const int32_t *)j->rows->index.data)[row];
-    int64_t first = j->opt->window > 0 && last >= j->opt->window ? last - j->opt->window + 1 : 0;
-    const int32_t *table = (const int32_t *)kv->table.data +
-                           ((const int32_t *)j->rows->seq.data)[row] * kv->table.n[1];
-    const float *q = (const float *)j->q.data + row * j->q.stride[0] + head * k_width;
-    float *acc = (float *)j->y.data + row * j->y.stride[0] + head * v_width;
-    for (int64_t i = 0; i < v_width; i++) acc[i] = 0;
+static int64_t last_seen(const struct attention_job *j, int64_t row) {
+    return ((const int32_t *)j->rows->index.data)[row];
+}
 
-    float top = -INFINITY, sum = 0;
-    for (int64_t p = first / size; p <= last / size; p++) {
-        int64_t from = p * size < first ? first - p * size : 0;
-        int64_t to = last - p * size + 1 < size ? last - p * size + 1 : size;
-        j->kernels->scores(s, q, page_of(kv->k, table[p], kv_head), kv->k.type, k_width, from, to,
-                           j->opt->scale);
-        float was = top;
-        for (int64_t t = from; t < to; t++) top = s[t] > top ? s[t] : top;
-        float keep = expf(was - top);
-        sum *= keep;
-        for (int64_t t = from; t < to; t++) sum += s[t] = expf(s[t] - top);
-        j->kernels->accumulate(acc, s, page_of(kv->v, table[p], kv_head), kv->v.type, v_width, from,
-                               to, keep);
+static int64_t first_seen(const struct attention_job *j, int64_t row) {
+    int64_t last = last_seen(j, row), window = j->opt->window;
+    return window > 0 && last >= window ? last - window + 1 : 0;
+}
+
+static struct block block_at(const struct attention_job *j, int64_t i, int64_t kv_head) {
+    int64_t row = j->block[i], rows = j->block[i + 1] - row;
+    int64_t seq = ((const int32_t *)j->rows->seq.data)[row];
+    return (struct block){
+        .row = row,
+        .rows = rows,
+        .queries = rows * j->group,
+        .kv_head = kv_head,
+        .table = (const int32_t *)j->kv->table.data + seq * j->kv->table.n[1],
+    };
+}
+
+// The block's queries, scaled, in the order row, head.
+static void load_queries(const struct attention_job *j, const struct block *b, float *q) {
+    int64_t width = j->q.n[2], each = j->group * width;
+    for (int64_t r = 0; r < b->rows; r++) {
+        const float *from =
+            (const float *)j->q.data + (b->row + r) * j->q.stride[0] + b->kv_head * each;
+        for (int64_t i = 0; i < each; i++) q[r * each + i] = from[i] * j->opt->scale;
     }
-    for (int64_t i = 0; i < v_width; i++) acc[i] /= sum;
 }
 
-static void attention_task(void *arg, int task, int thread) {
+static void clear_state(const struct state *s, int64_t queries, int64_t v_width) {
+    memset(s->acc, 0, (size_t)(queries * v_width) * sizeof *s->acc);
+    for (int64_t m = 0; m < queries; m++) {
+        s->top[m] = -INFINITY;
+        s->sum[m] = 0;
+    }
+}
+
+// Takes the block through one span of tokens.
+static void attend_span(const struct attention_job *j, const struct block *b, int64_t span,
+                        const float *q, const struct state *s, int64_t *limits, float *work) {
+    const struct kv *kv = j->kv;
+    int64_t size = kv->k.n[2], last = last_seen(j, b->row + b->rows - 1);
+    struct attend a = {.queries = b->queries, .k_width = kv->k.n[3], .v_width = kv->v.n[3]};
+    a.q = q;
+    a.type = kv->k.type;
+    a.acc = s->acc, a.top = s->top, a.sum = s->sum;
+    a.from = limits, a.to = limits + b->queries;
+    a.work = work;
+    clear_state(s, b->queries, a.v_width);
+    int64_t begin = span * j->span_pages * size, end = begin + j->span_pages * size;
+    if (end > last + 1) end = last + 1;
+    int64_t first = first_seen(j, b->row);
+    if (begin < first / size * size) begin = first / size * size;
+    for (int64_t page = begin / size; page * size < end; page++) {
+        for (int64_t t = 0; t < size && page * size + t < end; t += ATTEND_TOKENS) {
+            int64_t at = page * size + t;
+            a.count = size - t < ATTEND_TOKENS ? size - t : ATTEND_TOKENS;
+            for (int64_t m = 0; m < b->queries; m++) {
+                int64_t row = b->row + m / j->group;
+                int64_t from = first_seen(j, row) - at, to = last_seen(j, row) + 1 - at;
+                a.from[m] = from > 0 ? from : 0;
+                a.to[m] = to < a.count ? to : a.count;
+            }
+            a.k = page_of(kv->k, b->table[page], b->kv_head, t);
+            a.v = page_of(kv->v, b->table[page], b->kv_head, t);
+            j->kernels->attend(&a);
+        }
+    }
+}
+
+// Adds one query's state over a later span (acc, top, sum) to its total.
+static void merge(float *total_acc, float *total_top, float *total_sum, const float *acc, float top,
+                  float sum, int64_t width) {
+    if (top == -INFINITY && sum == 0) return; // it saw nothing there
+    if (*total_top == -INFINITY && *total_sum == 0) {
+        memcpy(total_acc, acc, (size_t)width * sizeof *acc);
+        *total_top = top;
+        *total_sum = sum;
+        return;
+    }
+    float highest = top > *total_top ? top : *total_top;
+    float keep = expf(*total_top - highest), take = expf(top - highest);
+    for (int64_t i = 0; i < width; i++) total_acc[i] = total_acc[i] * keep + acc[i] * take;
+    *total_sum = *total_sum * keep + sum * take;
+    *total_top = highest;
+}
+
+static float *result_of(const struct attention_job *j, const struct block *b, int64_t m) {
+    int64_t head = b->kv_head * j->group + m % j->group;
+    return (float *)j->y.data + (b->row + m / j->group) * j->y.stride[0] + head * j->kv->v.n[3];
+}
+
+static void finish(const struct attention_job *j, const struct block *b, int64_t m,
+                   const float *acc, float sum) {
+    float *y = result_of(j, b, m);
+    for (int64_t i = 0; i < j->kv->v.n[3]; i++) y[i] = acc[i] / sum;
+}
+
+static struct state state_at(float *p, int64_t queries, int64_t v_width) {
+    return (struct state){p, p + queries * v_width, p + queries * (v_width + 1)};
+}
+
+static int64_t first_span(const struct attention_job *j, const struct block *b) {
+    return first_seen(j, b->row) / (j->span_pages * j->kv->k.n[2]);
+}
+
+static int64_t last_span(const struct attention_job *j, const struct block *b) {
+    return last_seen(j, b->row + b->rows - 1) / (j->span_pages * j->kv->k.n[2]);
+}
+
+// All spans of a block, on one thread.
+static void block_task(void *arg, int task, int thread) {
     const struct attention_job *j = arg;
-    int64_t heads = j->q.n[1];
-    one_head(j, task / heads, task % heads, j->work + thread * j->kv->k.n[2]);
+    int64_t kv_heads = j->kv->k.n[1], v_width = j->kv->v.n[3];
+    // The last blocks of a prompt see the most tokens: they are handed out first.
+    struct block b = block_at(j, j->blocks - 1 - task / kv_heads, task % kv_heads);
+    float *q = j->work + thread * j->work_size;
+    struct state span = state_at(q + b.queries * j->q.n[2], b.queries, v_width);
+    struct state total = state_at(span.sum + b.queries, b.queries, v_width);
+    load_queries(j, &b, q);
+    clear_state(&total, b.queries, v_width);
+    for (int64_t i = first_span(j, &b); i <= last_span(j, &b); i++) {
+        attend_span(j, &b, i, q, &span, j->limits + thread * 2 * j->block_rows * j->group,
+                    total.sum + b.queries);
+        for (int64_t m = 0; m < b.queries; m++)
+            merge(total.acc + m * v_width, total.top + m, total.sum + m, span.acc + m * v_width,
+                  span.top[m], span.sum[m], v_width);
+    }
+    for (int64_t m = 0; m < b.queries; m++) finish(j, &b, m, total.acc + m * v_width, total.sum[m]);
+}
+
+static float *part_of(const struct attention_job *j, const struct block *b, int64_t m,
+                      int64_t span) {
+    int64_t query = (b->row + m / j->group) * j->q.n[1] + b->kv_head * j->group + m % j->group;
+    return j->parts + (query * j->spans + span) * j->per_part;
+}
+
+// One span of a block, into `parts`.
+static void span_task(void *arg, int task, int thread) {
+    const struct attention_job *j = arg;
+    int64_t kv_heads = j->kv->k.n[1], v_width = j->kv->v.n[3], i = task % j->spans;
+    struct block b = block_at(j, task / j->spans / kv_heads, task / j->spans % kv_heads);
+    if (i < first_span(j, &b) || i > last_span(j, &b)) return;
+    float *q = j->work + thread * j->work_size;
+    struct state span = state_at(q + b.queries * j->q.n[2], b.queries, v_width);
+    load_queries(j, &b, q);
+    attend_span(j, &b, i, q, &span, j->limits + thread * 2 * j->block_rows * j->group,
+                span.sum + b.queries);
+    for (int64_t m = 0; m < b.queries; m++) {
+        float *part = part_of(j, &b, m, i);
+        memcpy(part, span.acc + m * v_width, (size_t)v_width * sizeof *part);
+        part[v_width] = span.top[m];
+        part[v_width + 1] = span.sum[m];
+    }
+}
+
+static void merge_parts(const struct attention_job *j) {
+    int64_t kv_heads = j->kv->k.n[1], v_width = j->kv->v.n[3];
+    for (int64_t t = 0; t < j->blocks * kv_heads; t++) {
+        struct block b = block_at(j, t / kv_heads, t % kv_heads);
+        for (int64_t m = 0; m < b.queries; m++) {
+            float *total = part_of(j, &b, m, first_span(j, &b));
+            for (int64_t i = first_span(j, &b) + 1; i <= last_span(j, &b); i++) {
+                const float *part = part_of(j, &b, m, i);
+                merge(total, total + v_width, total + v_width + 1, part, part[v_width],
+                      part[v_width + 1], v_width);
+            }
+            finish(j, &b, m, total, total[v_width + 1]);
+        }
+    }
+}
+
+// Cuts the rows into blocks: rows of one sequence at consecutive places.
+static void cut_blocks(struct attention_job *j, int32_t *block) {
+    const int32_t *seq = j->rows->seq.data, *index = j->rows->index.data;
+    int32_t n = (int32_t)j->rows->n, from = 0;
+    for (int32_t r = 0; r < n; r++) {
+        bool joins = r > 0 && seq[r] == seq[r - 1] && index[r] == index[r - 1] + 1 &&
+                     r - from < j->block_rows;
+        if (joins) continue;
+        block[j->blocks++] = from = r;
+    }
+    block[j->blocks] = n;
+    j->block = block;
+}
+
+// The most rows, of n, whose spans may be split over the threads: few enough that the blocks alone
+// would leave threads idle, and that the parts stay small.
+static int64_t split_rows(const struct attention_job *j, int64_t n, int64_t threads) {
+    if (threads == 1 || j->spans < 2) return 0;
+    int64_t idle = 2 * threads / j->kv->k.n[1];
+    int64_t small = SPLIT_FLOATS / (j->q.n[1] * j->spans * j->per_part);
+    int64_t most = idle < small ? idle : small;
+    return n < most ? n : most;
 }
 
 void cpu_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                    const struct rows *rows, const struct attention_options *opt) {
     size_t mark = scratch_mark(c);
-    struct tensor work =
-        scratch_tensor(c, DT_F32, 2, (int64_t[]){pool_threads(c->dev->pool), kv->k.n[2]});
-    struct attention_job j = {c->dev->kernels, y, q, kv, rows, opt, work.data};
-    if (!c->dry && !c->err.set) pool_run(c->dev->pool, (int)(q.n[0] * q.n[1]), attention_task, &j);
+    int64_t threads = pool_threads(c->dev->pool), n = rows->n, kv_heads = kv->k.n[1];
+    int64_t size = kv->k.n[2], k_width = kv->k.n[3], v_width = kv->v.n[3];
+    struct attention_job j = {c->dev->kernels, y, q, kv, rows, opt, .group = q.n[1] / kv_heads};
+    j.block_rows = BLOCK_QUERIES / j.group < 1            ? 1
+                   : BLOCK_QUERIES / j.group > BLOCK_ROWS ? BLOCK_ROWS
+                                                          : BLOCK_QUERIES / j.group;
+    j.span_pages = size < SPAN_TOKENS ? SPAN_TOKENS / size : 1;
+    j.spans = (kv->table.n[1] + j.span_pages - 1) / j.span_pages;
+    j.per_part = v_width + 2;
+    int64_t queries = j.block_rows * j.group;
+    j.work_size = queries * (k_width + 2 * j.per_part) + attend_work(queries, k_width, v_width);
+    struct tensor work = scratch_tensor(c, DT_F32, 2, (int64_t[]){threads, j.work_size});
+    struct tensor limits = scratch_tensor(c, DT_I64, 2, (int64_t[]){threads, 2 * queries});
+    struct tensor block = scratch_tensor(c, DT_I32, 1, (int64_t[]){n + 1});
+    int64_t split = split_rows(&j, n, threads);
+    bool splits = n <= split;
+    struct tensor parts = {0};
+    if (splits || c->dry)
+        parts = scratch_tensor(c, DT_F32, 2, (int64_t[]){split * q.n[1], j.spans * j.per_part});
+    if (!c->dry && !c->err.set && n > 0) {
+        j.work = work.data;
+        j.limits = limits.data;
+        j.parts = parts.data;
+        cut_blocks(&j, block.data);
+        int64_t tasks = j.blocks * kv_heads;
+        if (splits) {
+            pool_run(c->dev->pool, (int)(tasks * j.spans), span_task, &j);
+            merge_parts(&j);
+        } else {
+            pool_run(c->dev->pool, (int)tasks, block_task, &j);
+        }
+    }
     scratch_release(c, mark);
 }

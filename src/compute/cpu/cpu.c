@@ -84,13 +84,11 @@ static void cpu_rms_norm(struct context *c, struct tensor y, struct tensor x, st
 
 static void add_row(void *arg, int64_t row) {
     struct pair_job *j = arg;
-    float *x = row_of(j->a, row);
-    const float *y = row_of(j->b, row);
-    for (int64_t i = 0; i < j->a.n[1]; i++) x[i] += y[i];
+    j->kernels->add(row_of(j->a, row), row_of(j->b, row), j->a.n[1]);
 }
 
 static void cpu_add_to(struct context *c, struct tensor x, struct tensor y) {
-    struct pair_job j = {.a = x, .b = y};
+    struct pair_job j = {.kernels = c->dev->kernels, .a = x, .b = y};
     cpu_rows(c, x.n[0], x.n[1], add_row, &j);
 }
 
@@ -103,43 +101,48 @@ static void cpu_gather_rows(struct context *c, struct tensor y, struct tensor x,
 }
 
 struct rope_job {
+    const struct cpu_kernels *kernels;
     struct tensor x, pos;
     const struct rope *r;
 };
 
 static void rope_row(void *arg, int64_t row) {
     struct rope_job *j = arg;
+    enum { CHUNK = 128 };
+    float cos[CHUNK], sin[CHUNK];
     int64_t pairs = j->r->inv_freq.n[0], width = j->x.n[2];
     const float *freq = j->r->inv_freq.data;
     float at = (float)((const int32_t *)j->pos.data)[row];
-    for (int64_t i = 0; i < pairs; i++) {
-        float angle = at * freq[i];
-        float cos = cosf(angle) * j->r->scale, sin = sinf(angle) * j->r->scale;
+    for (int64_t i = 0; i < pairs; i += CHUNK) {
+        int64_t count = pairs - i < CHUNK ? pairs - i : CHUNK;
+        j->kernels->angles(cos, sin, freq + i, count, at, j->r->scale);
         for (int64_t h = 0; h < j->x.n[1]; h++) {
-            float *a = row_of(j->x, row) + h * width + i, *b = a + pairs, was = *a;
-            *a = was * cos - *b * sin;
-            *b = *b * cos + was * sin;
+            float *a = row_of(j->x, row) + h * width + i;
+            j->kernels->rotate(a, a + pairs, cos, sin, count);
         }
     }
 }
 
 static void cpu_rope(struct context *c, struct tensor x, struct tensor pos, const struct rope *r) {
-    struct rope_job j = {x, pos, r};
-    cpu_rows(c, x.n[0], 20 * r->inv_freq.n[0] + x.n[1] * x.n[2], rope_row, &j);
+    struct rope_job j = {c->dev->kernels, x, pos, r};
+    cpu_rows(c, x.n[0], 4 * r->inv_freq.n[0] + x.n[1] * x.n[2], rope_row, &j);
 }
 
 struct write_job {
+    const struct cpu_kernels *kernels;
     const struct kv *kv;
     const struct rows *rows;
     struct tensor k, v;
 };
 
-static void write_heads(struct tensor cache, int64_t page, int64_t slot, const float *from) {
+static void write_heads(const struct cpu_kernels *kernels, struct tensor cache, int64_t page,
+                        int64_t slot, const float *from) {
     int64_t heads = cache.n[1], width = cache.n[3];
-    for (int64_t h = 0; h < heads; h++)
-        for (int64_t i = 0; i < width; i++)
-            store_float(cache.data, cache.type,
-                        ((page * heads + h) * cache.n[2] + slot) * width + i, from[h * width + i]);
+    for (int64_t h = 0; h < heads; h++) {
+        int64_t at = ((page * heads + h) * cache.n[2] + slot) * width;
+        kernels->convert((char *)cache.data + (size_t)at * dtype_size(cache.type), cache.type,
+                         from + h * width, width);
+    }
 }
 
 static void kv_write_row(void *arg, int64_t row) {
@@ -147,13 +150,13 @@ static void kv_write_row(void *arg, int64_t row) {
     int64_t seq = ((const int32_t *)j->rows->seq.data)[row];
     int64_t index = ((const int32_t *)j->rows->index.data)[row], size = j->kv->k.n[2];
     int64_t page = ((const int32_t *)j->kv->table.data)[seq * j->kv->table.n[1] + index / size];
-    write_heads(j->kv->k, page, index % size, row_of(j->k, row));
-    write_heads(j->kv->v, page, index % size, row_of(j->v, row));
+    write_heads(j->kernels, j->kv->k, page, index % size, row_of(j->k, row));
+    write_heads(j->kernels, j->kv->v, page, index % size, row_of(j->v, row));
 }
 
 static void cpu_kv_write(struct context *c, const struct kv *kv, const struct rows *rows,
                          struct tensor k, struct tensor v) {
-    struct write_job j = {kv, rows, k, v};
+    struct write_job j = {c->dev->kernels, kv, rows, k, v};
     cpu_rows(c, rows->n, 2 * (k.n[1] * k.n[2] + v.n[1] * v.n[2]), kv_write_row, &j);
 }
 
@@ -212,6 +215,7 @@ static void cpu_close(struct device *d) {
 static const struct ops cpu_ops = {
     .embed = cpu_embed,
     .linear = cpu_linear,
+    .glu = cpu_glu,
     .act_mul = cpu_act_mul,
     .rms_norm = cpu_rms_norm,
     .add_to = cpu_add_to,
@@ -227,17 +231,73 @@ static const struct ops cpu_ops = {
     .close = cpu_close,
 };
 
-bool isa_supported(enum isa isa) { return isa == ISA_PLAIN; }
+// AVX-512 here means F, BW, VL, DQ and VNNI: a machine without the last uses the AVX2 kernels.
+bool isa_supported(enum isa isa) {
+    if (isa == ISA_PLAIN) return true;
+#if defined(__x86_64__)
+    // This also asks the system whether it saves the wide registers. F16C, which clang cannot be
+    // asked about, came before AVX2.
+    __builtin_cpu_init();
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                __builtin_cpu_supports("bmi2");
+    if (isa == ISA_AVX2) return avx2;
+    if (isa == ISA_AVX512)
+        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vnni");
+#endif
+    return isa == ISA_BEST;
+}
+
+static const struct cpu_kernels *kernels_of(enum isa isa) {
+#if defined(__x86_64__)
+    if (isa == ISA_AVX2) return &kernels_avx2;
+    if (isa == ISA_AVX512) return &kernels_avx512;
+#endif
+    return &kernels_plain;
+}
+
+static enum isa best_isa(void) {
+    for (int isa = ISA_BEST - 1; isa > ISA_PLAIN; isa--)
+        if (isa_supported((enum isa)isa)) return (enum isa)isa;
+    return ISA_PLAIN;
+}
+
+// What MLXCEL_CPU_ISA or, without it, the caller asks for.
+static bool choose_isa(enum isa asked, enum isa *out, struct error *e) {
+    const char *name = getenv("MLXCEL_CPU_ISA");
+    bool known = !name || !*name;
+    for (int i = ISA_PLAIN; i <= ISA_BEST && name && !known; i++) {
+        known = !strcmp(name, isa_name((enum isa)i));
+        if (known) asked = (enum isa)i;
+    }
+    if (known && isa_supported(asked)) {
+        *out = asked == ISA_BEST ? best_isa() : asked;
+        return true;
+    }
+    char have[64] = "";
+    for (int i = ISA_PLAIN; i < ISA_BEST; i++) {
+        size_t n = strlen(have);
+        if (isa_supported((enum isa)i))
+            snprintf(have + n, sizeof have - n, "%s%s", n ? ", " : "", isa_name((enum isa)i));
+    }
+    return fail(e, "%s \"%s\": %s (it supports: %s)",
+                name && *name ? "MLXCEL_CPU_ISA" : "instruction set",
+                name && *name ? name : isa_name(asked),
+                known ? "this machine lacks it" : "no such instruction set on this machine", have);
+}
 
 struct device *cpu_open(const struct device_options *opt, struct error *e) {
+    enum isa isa = ISA_PLAIN;
+    if (!choose_isa(opt->isa, &isa, e)) return NULL;
     struct pool *pool = pool_open(opt->threads, e);
     if (!pool) return NULL;
     struct device *d = mem_alloc(sizeof *d);
     d->ops = &cpu_ops;
     d->host = true;
     d->pool = pool;
-    d->kernels = &kernels_plain;
-    snprintf(d->name, sizeof d->name, "cpu (%s, %d thread%s)", isa_name(ISA_PLAIN),
-             pool_threads(pool), pool_threads(pool) == 1 ? "" : "s");
+    d->kernels = kernels_of(isa);
+    snprintf(d->name, sizeof d->name, "cpu (%s, %d thread%s)", isa_name(isa), pool_threads(pool),
+             pool_threads(pool) == 1 ? "" : "s");
     return d;
 }

@@ -12,6 +12,8 @@ void cpu_rows(struct context *c, int64_t n, int64_t cost, void (*fn)(void *arg, 
 
 void cpu_linear(struct context *c, int count, struct tensor y[], struct tensor x,
                 const struct weight *const w[]);
+void cpu_glu(struct context *c, struct tensor y, struct tensor x, const struct weight *gate,
+             const struct weight *up, enum activation act);
 void cpu_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                    const struct rows *rows, const struct attention_options *opt);
 

@@ -1,41 +1,84 @@
 // The CPU's hot loops, one table an instruction set. The plain C table is the definition that the
-// others are tested against. A kernel works on rows of f32 in host memory and on one thread.
+// others are tested against. A kernel works on host memory and on one thread.
 //
-// An output element is computed the same way however many rows or columns a call has, so that a
-// sequence in a batch gets bit for bit what it gets alone.
+// An output element is computed the same way, in the same order, however many rows or columns a
+// call has, so that a sequence in a batch gets bit for bit what it gets alone.
 #ifndef COMPUTE_CPU_KERNELS_H
 #define COMPUTE_CPU_KERNELS_H
 
 #include "compute/compute.h"
 
-// y[r][o - from] for the outputs o in [from, to) of one weight, over n rows of x.
+// 32 activations in 8 bits: x = scale * q, |q| <= 127. For 4-bit weights the even elements come
+// first, then the odd ones, as masking and shifting a byte with two codes yields them.
+struct q8 {
+    int8_t q[32];
+    float scale;
+    float sum;       // of the exact activations, for the weights' bias
+    int32_t centred; // -(2^(bits - 1)) * sum of q: makes codes of 0 .. 2^bits - 1 signed ones
+    int32_t pad;
+};
+
+// A tile of y = x w^T: the rows [r0, r1) of x and the outputs [o0, o1) of w, at most
+// MATMUL_OUTPUTS of them.
+enum { MATMUL_OUTPUTS = 32 };
 struct matmul {
     const struct weight *w;
-    const float *x; // [n, ldx]
-    float *y;       // [n, ldy], indexed by o itself
-    int64_t n, ldx, ldy;
+    const float *x;     // [n, ldx]
+    const struct q8 *q; // [n, in / 32], or NULL: compute in f32
+    float *y;           // [n, ldy]
+    int64_t ldx, ldy;
 };
+struct tile {
+    int64_t r0, r1, o0, o1;
+};
+
+// Floats that a thread needs to work in, for a weight with `in` columns.
+enum { MATMUL_CHUNK = 1024 };
+static inline int64_t matmul_work(int64_t in) { return MATMUL_OUTPUTS * MATMUL_CHUNK + in; }
+
+// One step of attention: `queries` heads that share a kv head, against `count` tokens of one page,
+// of which query m sees [from[m], to[m]). The state of the running softmax is the weighted sum
+// acc, the largest score top, and the sum of exp(score - top).
+enum { ATTEND_TOKENS = 64 };
+struct attend {
+    int64_t queries, k_width, v_width, count;
+    const float *q;  // [queries, k_width], scaled
+    const void *k;   // [count, k_width]
+    const void *v;   // [count, v_width]
+    enum dtype type; // of k and v
+    int64_t *from, *to;
+    float *acc, *top, *sum; // [queries, v_width], [queries], [queries]
+    float *work;            // attend_work floats
+};
+static inline int64_t attend_work(int64_t queries, int64_t k_width, int64_t v_width) {
+    return (queries + k_width + v_width) * ATTEND_TOKENS;
+}
 
 struct cpu_kernels {
-    // work: w->in floats for the kernel's own use
-    void (*matmul)(const struct matmul *m, int64_t from, int64_t to, float *work);
-    // y[i] = row `row` of the weight, dequantized, in floats
+    void (*matmul)(const struct matmul *m, const struct tile *t, float *work);
+    // Rounds a row of n activations, n a multiple of 32, for weights of 4 or 8 bits. NULL: products
+    // are all in f32.
+    void (*quantize)(struct q8 *q, const float *x, int64_t n, int bits);
+    // y = row `row` of the weight, in floats
     void (*dequantize_row)(const struct weight *w, int64_t row, float *y);
-    float (*dot)(const float *a, const float *b, int64_t n);
     void (*rms_norm)(float *y, const float *x, const float *w, int64_t n, float eps);
     void (*act_mul)(float *y, const float *a, const float *b, int64_t n, enum activation act);
-    // a page's scores for one query: s[t] = q . k[t] * scale, t in [from, to); k [page, width]
-    void (*scores)(float *s, const float *q, const void *k, enum dtype type, int64_t width,
-                   int64_t from, int64_t to, float scale);
-    // acc[i] = acc[i] * keep + sum over t in [from, to) of p[t] * v[t][i]
-    void (*accumulate)(float *acc, const float *p, const void *v, enum dtype type, int64_t width,
-                       int64_t from, int64_t to, float keep);
+    void (*add)(float *x, const float *y, int64_t n); // x += y
+    // cos and sin of at * freq[i], times scale
+    void (*angles)(float *cos, float *sin, const float *freq, int64_t n, float at, float scale);
+    // rotates the pairs (a[i], b[i]) in place
+    void (*rotate)(float *a, float *b, const float *cos, const float *sin, int64_t n);
+    // n floats as elements of another type
+    void (*convert)(void *to, enum dtype type, const float *from, int64_t n);
+    void (*attend)(const struct attend *a);
 };
 
-extern const struct cpu_kernels kernels_plain;
+extern const struct cpu_kernels kernels_plain, kernels_avx2, kernels_avx512;
 
 // Element i of a float tensor's memory (F32, F16 or BF16) as f32.
 float load_float(const void *p, enum dtype type, int64_t i);
 void store_float(void *p, enum dtype type, int64_t i, float value);
+// Code i of a row: one little-endian bit stream of `bits` bits each.
+uint32_t code_at(const uint32_t *row, int bits, int64_t i);
 
 #endif

@@ -27,8 +27,7 @@ static float dot(const float *a, const float *b, int64_t n) {
     return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
 }
 
-// Codes of `bits` bits in one little-endian bit stream; one may cross a word's end.
-static uint32_t code_at(const uint32_t *row, int bits, int64_t i) {
+uint32_t code_at(const uint32_t *row, int bits, int64_t i) {
     int64_t bit = i * bits, word = bit >> 5;
     int shift = (int)(bit & 31);
     uint32_t code = row[word] >> shift;
@@ -52,12 +51,12 @@ static void dequantize_row(const struct weight *w, int64_t row, float *y) {
     }
 }
 
-static void matmul(const struct matmul *m, int64_t from, int64_t to, float *work) {
+static void matmul_tile(const struct matmul *m, const struct tile *t, float *work) {
     const struct weight *w = m->w;
-    for (int64_t o = from; o < to; o++) {
+    for (int64_t o = t->o0; o < t->o1; o++) {
         dequantize_row(w, o, work);
         float bias = w->bias.dims ? ((const float *)w->bias.data)[o] : 0;
-        for (int64_t r = 0; r < m->n; r++)
+        for (int64_t r = t->r0; r < t->r1; r++)
             m->y[r * m->ldy + o] = dot(work, m->x + r * m->ldx, w->in) + bias;
     }
 }
@@ -78,29 +77,64 @@ static void act_mul_row(float *y, const float *a, const float *b, int64_t n, enu
     for (int64_t i = 0; i < n; i++) y[i] = activate(a[i], act) * b[i];
 }
 
-static void scores(float *s, const float *q, const void *k, enum dtype type, int64_t width,
-                   int64_t from, int64_t to, float scale) {
-    for (int64_t t = from; t < to; t++) {
-        float sum[8] = {0};
-        for (int64_t i = 0; i < width; i++) sum[i & 7] += q[i] * load_float(k, type, t * width + i);
-        s[t] = scale *
-               (((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7])));
+static void add_row(float *x, const float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) x[i] += y[i];
+}
+
+static void rope_angles(float *cos, float *sin, const float *freq, int64_t n, float at,
+                        float scale) {
+    for (int64_t i = 0; i < n; i++) {
+        cos[i] = cosf(at * freq[i]) * scale;
+        sin[i] = sinf(at * freq[i]) * scale;
     }
 }
 
-static void accumulate(float *acc, const float *p, const void *v, enum dtype type, int64_t width,
-                       int64_t from, int64_t to, float keep) {
-    for (int64_t i = 0; i < width; i++) acc[i] *= keep;
-    for (int64_t t = from; t < to; t++)
-        for (int64_t i = 0; i < width; i++) acc[i] += p[t] * load_float(v, type, t * width + i);
+static void rotate_row(float *a, float *b, const float *cos, const float *sin, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        float was = a[i];
+        a[i] = was * cos[i] - b[i] * sin[i];
+        b[i] = b[i] * cos[i] + was * sin[i];
+    }
+}
+
+static void convert_row(void *to, enum dtype type, const float *from, int64_t n) {
+    for (int64_t i = 0; i < n; i++) store_float(to, type, i, from[i]);
+}
+
+static void attend_query(const struct attend *a, int64_t m, float *s) {
+    float *acc = a->acc + m * a->v_width, was = a->top[m], top = was;
+    for (int64_t t = a->from[m]; t < a->to[m]; t++) {
+        float sum = 0;
+        for (int64_t i = 0; i < a->k_width; i++)
+            sum += a->q[m * a->k_width + i] * load_float(a->k, a->type, t * a->k_width + i);
+        s[t] = sum;
+        top = s[t] > top ? s[t] : top;
+    }
+    float keep = expf(was - top);
+    a->top[m] = top;
+    a->sum[m] *= keep;
+    for (int64_t i = 0; i < a->v_width; i++) acc[i] *= keep;
+    for (int64_t t = a->from[m]; t < a->to[m]; t++) {
+        float p = expf(s[t] - top);
+        a->sum[m] += p;
+        for (int64_t i = 0; i < a->v_width; i++)
+            acc[i] += p * load_float(a->v, a->type, t * a->v_width + i);
+    }
+}
+
+static void attend_page(const struct attend *a) {
+    for (int64_t m = 0; m < a->queries; m++)
+        if (a->from[m] < a->to[m]) attend_query(a, m, a->work);
 }
 
 const struct cpu_kernels kernels_plain = {
-    .matmul = matmul,
+    .matmul = matmul_tile,
     .dequantize_row = dequantize_row,
-    .dot = dot,
     .rms_norm = rms_norm_row,
     .act_mul = act_mul_row,
-    .scores = scores,
-    .accumulate = accumulate,
+    .add = add_row,
+    .angles = rope_angles,
+    .rotate = rotate_row,
+    .convert = convert_row,
+    .attend = attend_page,
 };

@@ -1,14 +1,15 @@
-// Products with weights: the outputs are split over the threads.
+// Products with weights: tiles of outputs and rows, split over the threads.
 #include "compute/cpu/cpu.h"
-
-enum { TASK_OUTPUTS = 32 };
 
 struct linear_job {
     const struct cpu_kernels *kernels;
     struct matmul product[LINEAR_MAX];
     int64_t first_task[LINEAR_MAX + 1]; // of each product
-    float *work;                        // a row a thread
-    int64_t work_width;
+    int64_t rows, step, bands;          // x is cut into bands of `step` rows
+    float *work;                        // work_size floats a thread
+    int64_t work_size;
+    bool gated; // the last step of glu: act(product 0) * product 1
+    enum activation act;
 };
 
 static void linear_task(void *arg, int task, int thread) {
@@ -16,22 +17,96 @@ static void linear_task(void *arg, int task, int thread) {
     int i = 0;
     while (task >= j->first_task[i + 1]) i++;
     const struct matmul *m = &j->product[i];
-    int64_t from = (task - j->first_task[i]) * TASK_OUTPUTS, to = from + TASK_OUTPUTS;
-    if (to > m->w->out) to = m->w->out;
-    j->kernels->matmul(m, from, to, j->work + thread * j->work_width);
+    int64_t at = (task - j->first_task[i]) / j->bands, band = (task - j->first_task[i]) % j->bands;
+    struct tile t = {.r0 = band * j->step, .o0 = at * MATMUL_OUTPUTS};
+    t.r1 = t.r0 + j->step < j->rows ? t.r0 + j->step : j->rows;
+    t.o1 = t.o0 + MATMUL_OUTPUTS < m->w->out ? t.o0 + MATMUL_OUTPUTS : m->w->out;
+    float *work = j->work + thread * j->work_size;
+    j->kernels->matmul(m, &t, work);
+    if (!j->gated) return;
+    const struct matmul *up = &j->product[1];
+    j->kernels->matmul(up, &t, work);
+    for (int64_t r = t.r0; r < t.r1; r++) {
+        float *y = m->y + r * m->ldy + t.o0;
+        j->kernels->act_mul(y, y, up->y + r * up->ldy + t.o0, t.o1 - t.o0, j->act);
+    }
+}
+
+struct quantize_job {
+    const struct cpu_kernels *kernels;
+    struct tensor x;
+    struct q8 *q;
+    int bits;
+};
+
+static void quantize_row(void *arg, int64_t row) {
+    const struct quantize_job *j = arg;
+    j->kernels->quantize(j->q + row * (j->x.n[1] / 32),
+                         (const float *)j->x.data + row * j->x.stride[0], j->x.n[1], j->bits);
+}
+
+// x in 8 bits for weights of `bits` bits, in scratch.
+static struct q8 *quantize(struct context *c, struct tensor x, int bits) {
+    int64_t blocks = x.n[0] * (x.n[1] / 32);
+    struct tensor room =
+        scratch_tensor(c, DT_U8, 2, (int64_t[]){blocks, (int64_t)sizeof(struct q8)});
+    if (c->dry || c->err.set) return NULL;
+    struct quantize_job j = {c->dev->kernels, x, room.data, bits};
+    cpu_rows(c, x.n[0], 2 * x.n[1], quantize_row, &j);
+    return j.q;
+}
+
+static bool quantizes(const struct context *c, const struct weight *w) {
+    return c->precision == PRECISION_NATIVE && c->dev->kernels->quantize &&
+           w->layout == WEIGHT_AFFINE && (w->bits == 4 || w->bits == 8);
+}
+
+// Fills j's products and runs them; x is rounded at most once for each width of code.
+static void run_products(struct context *c, struct linear_job *j, int count, struct tensor y[],
+                         struct tensor x, const struct weight *const w[]) {
+    int64_t threads = pool_threads(c->dev->pool);
+    j->kernels = c->dev->kernels;
+    j->rows = x.n[0];
+    j->work_size = matmul_work(x.n[1]);
+    struct tensor work = scratch_tensor(c, DT_F32, 2, (int64_t[]){threads, j->work_size});
+    j->work = work.data;
+    struct q8 *q[2] = {NULL, NULL};
+    int64_t tiles = 0;
+    for (int i = 0; i < count; i++) {
+        int kind = w[i]->bits == 8;
+        bool rounds = quantizes(c, w[i]);
+        if (rounds && !q[kind]) q[kind] = quantize(c, x, w[i]->bits);
+        j->product[i] = (struct matmul){w[i],      x.data,      rounds ? q[kind] : NULL,
+                                        y[i].data, x.stride[0], y[i].stride[0]};
+        tiles += (w[i]->out + MATMUL_OUTPUTS - 1) / MATMUL_OUTPUTS;
+    }
+    if (c->dry || c->err.set || x.n[0] == 0) return;
+    // Every band decodes the weights again, so there are only as many as keep the threads busy.
+    enum { LEAST_ROWS = 48 };
+    j->bands = (4 * threads + tiles - 1) / tiles;
+    if (j->bands > x.n[0] / LEAST_ROWS) j->bands = x.n[0] / LEAST_ROWS;
+    if (j->bands < 1 || threads == 1) j->bands = 1;
+    j->step = (x.n[0] + j->bands - 1) / j->bands;
+    j->bands = (x.n[0] + j->step - 1) / j->step;
+    for (int i = 0; i < count; i++)
+        j->first_task[i + 1] =
+            j->first_task[i] + (w[i]->out + MATMUL_OUTPUTS - 1) / MATMUL_OUTPUTS * j->bands;
+    pool_run(c->dev->pool, (int)j->first_task[j->gated ? 1 : count], linear_task, j);
 }
 
 void cpu_linear(struct context *c, int count, struct tensor y[], struct tensor x,
                 const struct weight *const w[]) {
     size_t mark = scratch_mark(c);
-    int threads = pool_threads(c->dev->pool);
-    struct tensor work = scratch_tensor(c, DT_F32, 2, (int64_t[]){threads, x.n[1]});
-    struct linear_job j = {.kernels = c->dev->kernels, .work = work.data, .work_width = x.n[1]};
-    for (int i = 0; i < count; i++) {
-        j.product[i] =
-            (struct matmul){w[i], x.data, y[i].data, x.n[0], x.stride[0], y[i].stride[0]};
-        j.first_task[i + 1] = j.first_task[i] + (w[i]->out + TASK_OUTPUTS - 1) / TASK_OUTPUTS;
-    }
-    if (!c->dry && !c->err.set) pool_run(c->dev->pool, (int)j.first_task[count], linear_task, &j);
+    struct linear_job j = {0};
+    run_products(c, &j, count, y, x, w);
+    scratch_release(c, mark);
+}
+
+void cpu_glu(struct context *c, struct tensor y, struct tensor x, const struct weight *gate,
+             const struct weight *up, enum activation act) {
+    size_t mark = scratch_mark(c);
+    struct linear_job j = {.gated = true, .act = act};
+    struct tensor pair[2] = {y, scratch_tensor(c, DT_F32, 2, y.n)};
+    run_products(c, &j, 2, pair, x, (const struct weight *const[]){gate, up});
     scratch_release(c, mark);
 }

@@ -1,0 +1,18 @@
+// The kernels for AVX-512 (F, BW, VL, DQ, VNNI).
+#if defined(__x86_64__)
+#include "compute/cpu/simd_attend.h"
+#include "compute/cpu/simd_matmul.h"
+#include "compute/cpu/simd_rows.h"
+
+const struct cpu_kernels kernels_avx512 = {
+    .matmul = matmul_f32,
+    .dequantize_row = dequantize_row,
+    .rms_norm = rms_norm_row,
+    .act_mul = act_mul_row,
+    .add = add_row,
+    .angles = rope_angles,
+    .rotate = rotate_row,
+    .convert = convert_row,
+    .attend = attend_page,
+};
+#endif

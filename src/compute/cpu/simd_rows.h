@@ -1,0 +1,147 @@
+// Kernels over one row, for the vector files (vec.h).
+#ifndef COMPUTE_CPU_SIMD_ROWS_H
+#define COMPUTE_CPU_SIMD_ROWS_H
+
+#include "compute/cpu/vec.h"
+
+static void rms_norm_row(float *y, const float *x, const float *w, int64_t n, float eps) {
+    vf sum = vf_zero(), more = vf_zero();
+    int64_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        vf a = vf_load(x + i), b = vf_load(x + i + LANES);
+        sum = vf_fma(a, a, sum);
+        more = vf_fma(b, b, more);
+    }
+    for (; i < n; i += LANES) {
+        vf a = n - i < LANES ? vf_load_n(x + i, n - i) : vf_load(x + i);
+        sum = vf_fma(a, a, sum);
+    }
+    float scale = 1.0f / sqrtf(vf_sum(vf_add(sum, more)) / (float)n + eps);
+    vf s = vf_set(scale);
+    for (i = 0; i + LANES <= n; i += LANES)
+        vf_store(y + i, vf_mul(vf_mul(vf_load(x + i), s), vf_load(w + i)));
+    for (; i < n; i++) y[i] = x[i] * scale * w[i];
+}
+
+static inline vf activate(vf x, enum activation act) {
+    switch (act) {
+    case ACT_SILU: return vf_div(x, vf_add(vf_set(1.0f), vf_exp(vf_sub(vf_zero(), x))));
+    }
+    return x;
+}
+
+static void act_mul_row(float *y, const float *a, const float *b, int64_t n, enum activation act) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vf_store(y + i, vf_mul(activate(vf_load(a + i), act), vf_load(b + i)));
+    if (i == n) return;
+    vf last = vf_mul(activate(vf_load_n(a + i, n - i), act), vf_load_n(b + i, n - i));
+    vf_store_n(y + i, last, n - i);
+}
+
+static void add_row(float *x, const float *y, int64_t n) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) vf_store(x + i, vf_add(vf_load(x + i), vf_load(y + i)));
+    for (; i < n; i++) x[i] += y[i];
+}
+
+// sin and cos of n <= LANES angles. A whole number of quarter turns is taken off in double, so
+// that large angles keep their precision; what is left, at most pi / 4, goes into the polynomials
+// of Cephes (Moshier).
+static void sin_cos(const float *x, int64_t n, float *sin_out, float *cos_out) {
+    for (int64_t i = 0; i < n; i++) {
+        double whole = floor((double)x[i] * 0x1.45f306dc9c883p-1 + 0.5); // x / (pi / 2)
+        double quarter = whole - 4 * floor(whole / 4);
+        float r = (float)((double)x[i] - whole * 0x1.921fb54442d18p+0), z = r * r;
+        float s = -1.9515295891e-4f * z + 8.3321608736e-3f;
+        s = (s * z - 1.6666654611e-1f) * z * r + r;
+        float c = 2.443315711809948e-5f * z - 1.388731625493765e-3f;
+        c = (c * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
+        bool swap = quarter == 1 || quarter == 3;
+        float sine = swap ? c : s, cosine = swap ? s : c;
+        sin_out[i] = quarter >= 2 ? -sine : sine;
+        cos_out[i] = quarter == 1 || quarter == 2 ? -cosine : cosine;
+    }
+}
+
+static void rope_angles(float *cos, float *sin, const float *freq, int64_t n, float at,
+                        float scale) {
+    for (int64_t i = 0; i < n; i += LANES) {
+        int64_t count = n - i < LANES ? n - i : LANES;
+        float x[LANES];
+        for (int64_t k = 0; k < count; k++) x[k] = at * freq[i + k];
+        sin_cos(x, count, sin + i, cos + i);
+        for (int64_t k = 0; k < count; k++) {
+            cos[i + k] *= scale;
+            sin[i + k] *= scale;
+        }
+    }
+}
+
+static void rotate_row(float *a, float *b, const float *cos, const float *sin, int64_t n) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        vf x = vf_load(a + i), y = vf_load(b + i), c = vf_load(cos + i), s = vf_load(sin + i);
+        vf_store(a + i, vf_fnma(y, s, vf_mul(x, c)));
+        vf_store(b + i, vf_fma(x, s, vf_mul(y, c)));
+    }
+    for (; i < n; i++) {
+        float was = a[i];
+        a[i] = was * cos[i] - b[i] * sin[i];
+        b[i] = b[i] * cos[i] + was * sin[i];
+    }
+}
+
+static void convert_row(void *to, enum dtype type, const float *from, int64_t n) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) vf_store_as(to, type, i, vf_load(from + i));
+    for (; i < n; i++) store_float(to, type, i, from[i]);
+}
+
+// Codes [from, from + n) of a row, a byte each. from is a multiple of a group.
+static void unpack_codes(uint8_t *out, const uint32_t *row, int bits, int64_t from, int64_t n) {
+    if (bits == 8) {
+        memcpy(out, (const uint8_t *)row + from, (size_t)n);
+        return;
+    }
+    if (bits != 4) {
+        for (int64_t i = 0; i < n; i++) out[i] = (uint8_t)code_at(row, bits, from + i);
+        return;
+    }
+    const uint8_t *packed = (const uint8_t *)row + from / 2;
+    for (int64_t i = 0; i < n; i += 32) {
+        __m128i b = _mm_loadu_si128((const __m128i *)(packed + i / 2)), low = _mm_set1_epi8(15);
+        __m128i even = _mm_and_si128(b, low), odd = _mm_and_si128(_mm_srli_epi16(b, 4), low);
+        _mm_storeu_si128((__m128i *)(out + i), _mm_unpacklo_epi8(even, odd));
+        _mm_storeu_si128((__m128i *)(out + i + 16), _mm_unpackhi_epi8(even, odd));
+    }
+}
+
+// Columns [from, from + n) of a weight's row, in floats. from and n are multiples of a group,
+// where there are groups.
+static void dequantize(const struct weight *w, int64_t row, int64_t from, int64_t n, float *y) {
+    if (w->layout == WEIGHT_DENSE) {
+        int64_t i = 0, at = row * w->in + from;
+        for (; i + LANES <= n; i += LANES)
+            vf_store(y + i, vf_load_as(w->data.data, w->data.type, at + i));
+        for (; i < n; i++) y[i] = load_float(w->data.data, w->data.type, at + i);
+        return;
+    }
+    const uint32_t *codes = (const uint32_t *)w->data.data + row * w->data.n[1];
+    int64_t groups = w->in / w->group;
+    uint8_t code[128];
+    for (int64_t at = from; at < from + n; at += w->group) {
+        int64_t g = row * groups + at / w->group;
+        vf scale = vf_set(load_float(w->scales.data, w->scales.type, g));
+        vf bias = vf_set(load_float(w->biases.data, w->biases.type, g));
+        unpack_codes(code, codes, w->bits, at, w->group);
+        for (int64_t i = 0; i < w->group; i += LANES)
+            vf_store(y + at - from + i, vf_fma(vf_from_u8(code + i), scale, bias));
+    }
+}
+
+static void dequantize_row(const struct weight *w, int64_t row, float *y) {
+    dequantize(w, row, 0, w->in, y);
+}
+
+#endif

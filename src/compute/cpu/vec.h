@@ -1,0 +1,247 @@
+// A vector of f32 as wide as the file's instruction set: 16 lanes with AVX-512, 8 with AVX2. Only
+// *_avx2.c and *_avx512.c include this; everything is static, so that no code made for one machine
+// is linked into what runs on another.
+#ifndef COMPUTE_CPU_VEC_H
+#define COMPUTE_CPU_VEC_H
+
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#include "compute/cpu/kernels.h"
+
+#define INLINE __attribute__((always_inline)) static inline // loops over constants unroll
+
+#if defined(__AVX512F__)
+
+enum { LANES = 16 };
+typedef __m512 vf;
+
+static inline __mmask16 first_lanes(int64_t n) { return (__mmask16)((1u << n) - 1); }
+static inline vf vf_zero(void) { return _mm512_setzero_ps(); }
+static inline vf vf_set(float a) { return _mm512_set1_ps(a); }
+static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
+static inline void vf_store_n(float *p, vf a, int64_t n) {
+    _mm512_mask_storeu_ps(p, first_lanes(n), a);
+}
+static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }   // a * b + c
+static inline vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); } // c - a * b
+// Where either is NaN, b.
+static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+static inline vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+static inline vf vf_round(vf a) {
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+// a * 2^n, n a whole number
+static inline vf vf_ldexp(vf a, vf n) { return _mm512_scalef_ps(a, n); }
+
+static inline vf vf_from_f16(const uint16_t *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+static inline vf vf_from_bf16(const uint16_t *p) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+static inline void vf_to_f16(uint16_t *p, vf a) {
+    _mm256_storeu_si256((__m256i *)p,
+                        _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+static inline void vf_to_bf16(uint16_t *p, vf a) {
+    __m512i u = _mm512_castps_si512(a);
+    __m512i even = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    __m512i up = _mm512_add_epi32(u, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
+    __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+    up = _mm512_mask_or_epi32(up, nan, u, _mm512_set1_epi32(0x400000));
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)));
+}
+// 16 bytes, each a whole number in [0, 255]
+static inline vf vf_from_u8(const uint8_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+static inline float vf_sum(vf a) {
+    __m256 lo = _mm512_castps512_ps256(a), hi = _mm512_extractf32x8_ps(a, 1);
+    __m256 s = _mm256_add_ps(lo, hi);
+    __m128 t = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    t = _mm_add_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
+}
+static inline float vf_top(vf a) { return _mm512_reduce_max_ps(a); }
+
+// In place: row i, lane j becomes row j, lane i.
+static inline void vf_transpose(vf r[LANES]) {
+    vf t[16];
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        __m512d a = _mm512_castps_pd(t[i]), b = _mm512_castps_pd(t[i + 2]);
+        __m512d c = _mm512_castps_pd(t[i + 1]), d = _mm512_castps_pd(t[i + 3]);
+        r[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+        r[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        r[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
+        r[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
+    }
+    for (int i = 0; i < 4; i++) { // r[i + 4 k] holds lanes i, i + 4, ... of rows 4 k .. 4 k + 3
+        t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
+        r[i + 4] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0x88);
+        r[i + 12] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0xdd);
+    }
+}
+
+#else
+
+enum { LANES = 8 };
+typedef __m256 vf;
+
+static inline vf vf_zero(void) { return _mm256_setzero_ps(); }
+static inline vf vf_set(float a) { return _mm256_set1_ps(a); }
+static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
+static inline void vf_store_n(float *p, vf a, int64_t n) {
+    float all[8];
+    _mm256_storeu_ps(all, a);
+    memcpy(p, all, (size_t)n * sizeof *p);
+}
+static inline vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+static inline vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+static inline vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+static inline vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+static inline vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }   // a * b + c
+static inline vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); } // c - a * b
+// Where either is NaN, b.
+static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+static inline vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+static inline vf vf_round(vf a) {
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+// a * 2^n, n a whole number in [-250, 250]; by halves, so that each factor is a normal number
+static inline vf vf_ldexp(vf a, vf n) {
+    __m256i all = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(all, 1);
+    __m256i rest = _mm256_sub_epi32(all, half), one = _mm256_set1_epi32(127);
+    vf x = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, one), 23));
+    vf y = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, one), 23));
+    return vf_mul(vf_mul(a, x), y);
+}
+
+static inline vf vf_from_f16(const uint16_t *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+static inline vf vf_from_bf16(const uint16_t *p) {
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+static inline void vf_to_f16(uint16_t *p, vf a) {
+    _mm_storeu_si128((__m128i *)p,
+                     _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+static inline void vf_to_bf16(uint16_t *p, vf a) {
+    __m256i u = _mm256_castps_si256(a);
+    __m256i even = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    __m256i up = _mm256_add_epi32(u, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff)));
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+    up = _mm256_blendv_epi8(up, _mm256_or_si256(u, _mm256_set1_epi32(0x400000)), nan);
+    up = _mm256_srli_epi32(up, 16);
+    __m256i two = _mm256_permute4x64_epi64(_mm256_packus_epi32(up, up), 0x88);
+    _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(two));
+}
+// 8 bytes, each a whole number in [0, 255]
+static inline vf vf_from_u8(const uint8_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
+static inline float vf_sum(vf a) {
+    __m128 t = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    t = _mm_add_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
+}
+static inline float vf_top(vf a) {
+    __m128 t = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    t = _mm_max_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_max_ss(t, _mm_movehdup_ps(t)));
+}
+
+// In place: row i, lane j becomes row j, lane i.
+static inline void vf_transpose(vf r[LANES]) {
+    vf t[8], u[8];
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        u[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+        u[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+        u[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+        u[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+    }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
+        r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
+    }
+}
+
+#endif
+
+// LANES elements of a float type's memory from element i on.
+static inline vf vf_load_as(const void *p, enum dtype type, int64_t i) {
+    if (type == DT_F32) return vf_load((const float *)p + i);
+    const uint16_t *half = (const uint16_t *)p + i;
+    return type == DT_F16 ? vf_from_f16(half) : vf_from_bf16(half);
+}
+
+// n < LANES elements, and zeros after them.
+static inline vf vf_load_as_n(const void *p, enum dtype type, int64_t i, int64_t n) {
+    if (type == DT_F32) {
+        float all[LANES] = {0};
+        memcpy(all, (const float *)p + i, (size_t)n * sizeof *all);
+        return vf_load(all);
+    }
+    uint16_t all[LANES] = {0};
+    memcpy(all, (const uint16_t *)p + i, (size_t)n * sizeof *all);
+    return type == DT_F16 ? vf_from_f16(all) : vf_from_bf16(all);
+}
+
+static inline vf vf_load_n(const float *p, int64_t n) { return vf_load_as_n(p, DT_F32, 0, n); }
+
+static inline void vf_store_as(void *p, enum dtype type, int64_t i, vf a) {
+    if (type == DT_F32)
+        vf_store((float *)p + i, a);
+    else if (type == DT_F16)
+        vf_to_f16((uint16_t *)p + i, a);
+    else
+        vf_to_bf16((uint16_t *)p + i, a);
+}
+
+// e^x within 2 ulp: x = n ln 2 + r, |r| <= ln 2 / 2, and a Taylor series of e^r to the 7th power
+// (its remainder, r^8 / 8!, is under 6e-9). ln 2 is taken off in two parts, the first short enough
+// that n times it is exact. Below -104 the result is 0, above 88.8 infinity; NaN stays.
+static inline vf vf_exp(vf x) {
+    x = vf_min(vf_set(130.0f), vf_max(vf_set(-130.0f), x));
+    vf n = vf_round(vf_mul(x, vf_set(0x1.715476p+0f)));
+    vf r = vf_fnma(n, vf_set(0x1.62e4p-1f), x);
+    r = vf_fnma(n, vf_set(0x1.7f7d1cp-20f), r);
+    vf p = vf_set(1.0f / 5040);
+    p = vf_fma(p, r, vf_set(1.0f / 720));
+    p = vf_fma(p, r, vf_set(1.0f / 120));
+    p = vf_fma(p, r, vf_set(1.0f / 24));
+    p = vf_fma(p, r, vf_set(1.0f / 6));
+    p = vf_fma(p, r, vf_set(0.5f));
+    p = vf_fma(p, r, vf_set(1.0f));
+    p = vf_fma(p, r, vf_set(1.0f));
+    return vf_ldexp(p, n);
+}
+
+#endif

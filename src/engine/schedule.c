@@ -42,10 +42,19 @@ static bool check_request(const struct engine *e, const struct request *r, struc
     return sampling_check(&r->sampling, err);
 }
 
+// Rows of logits that a step can give once a prompt of n tokens wants all of its own.
+static int64_t logits_rows(const struct engine *e, size_t n) {
+    size_t chunk = (size_t)e->opt.chunk, batch = (size_t)e->opt.batch;
+    size_t rows = (size_t)e->opt.sequences + (n < chunk ? n : chunk);
+    for (size_t i = 0; i < e->tasks; i++)
+        if (e->task[i]->prompt_logits)
+            rows += e->task[i]->prompt < chunk ? e->task[i]->prompt : chunk;
+    return (int64_t)(rows < batch ? rows : batch);
+}
+
 int64_t engine_submit(struct engine *e, const struct request *r, struct error *err) {
     if (!check_request(e, r, err)) return 0;
-    int64_t chunk = (int64_t)r->n < e->opt.chunk ? (int64_t)r->n : e->opt.chunk;
-    if (r->prompt_logits && !engine_fit(e, chunk, err)) return 0;
+    if (r->prompt_logits && !engine_fit(e, logits_rows(e, r->n), err)) return 0;
     struct task *t = mem_alloc(sizeof *t);
     size_t room = (size_t)e->info.context - r->n;
     bool all = r->max_new < 0 || (size_t)r->max_new > room;

@@ -1,0 +1,40 @@
+// Byte-pair encoding: a piece of text becomes single characters, and then the pair of neighbours
+// with the lowest rank merges, again and again, until no pair has a merge.
+#ifndef TOKENIZER_BPE_H
+#define TOKENIZER_BPE_H
+
+#include "base/json.h"
+#include "tokenizer/ids.h"
+#include "tokenizer/vocab.h"
+
+struct bpe_merge {
+    int32_t left, right; // left < 0: a free slot
+    int32_t rank, id;
+};
+
+struct bpe {
+    struct bpe_merge *merge; // [slots] hash table by (left, right)
+    size_t slots, n;
+    bool byte_fallback, fuse_unk, ignore_merges;
+    bool has_unk;
+    struct str unk;            // the token for what is not in the vocabulary
+    struct str prefix, suffix; // put before a character that isn't first, behind the last
+    int32_t byte[256];         // <0x00> to <0xFF>, -1 where the vocabulary has none
+    int32_t latin[0x180];      // the tokens of the first characters of Unicode, or -1
+};
+
+// Working memory of one encoding at a time, with a cache of words. Zero it to begin.
+struct bpe_work;
+
+// model is the object of tokenizer.json; its vocabulary is read already.
+bool bpe_read(struct bpe *b, const struct vocab *v, struct json_object *model, struct error *e);
+void bpe_free(struct bpe *b);
+
+struct bpe_work *bpe_work_open(void);
+void bpe_work_close(struct bpe_work *w);
+// Appends the ids of one piece, valid UTF-8 and not empty. Fails only where the unknown token is
+// needed and the vocabulary has none of that name.
+bool bpe_encode(const struct bpe *b, const struct vocab *v, struct bpe_work *w, struct sv piece,
+                struct ids *out, struct error *e);
+
+#endif

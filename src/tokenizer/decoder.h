@@ -1,0 +1,56 @@
+// The decoder of tokenizer.json: turns tokens back into text. A list of steps (Sequences are
+// flattened), each a filter that takes tokens one after the other and passes on what is certain, so
+// that decoding a list and streaming it are the same thing.
+#ifndef TOKENIZER_DECODER_H
+#define TOKENIZER_DECODER_H
+
+#include "base/json.h"
+#include "tokenizer/pattern.h"
+
+enum decode_kind {
+    DECODE_JOIN, // no decoder: tokens with spaces between
+    DECODE_BYTE_LEVEL,
+    DECODE_BYTE_FALLBACK,
+    DECODE_FUSE,
+    DECODE_STRIP,
+    DECODE_REPLACE,
+    DECODE_METASPACE,
+};
+
+struct decode_step {
+    enum decode_kind kind;
+    struct pattern pattern; // replace
+    struct str text;        // replace: with what; strip: the character; metaspace: its mark
+    int64_t start, stop;    // strip: at most how many at the two ends
+    bool first;             // metaspace: the first token loses its marks
+};
+
+struct decoder {
+    struct decode_step *step;
+    size_t n, cap;
+};
+
+bool decode_read(struct decoder *d, struct json_object *j, struct error *e);
+void decode_free(struct decoder *d);
+
+// What a step keeps between tokens.
+struct decode_state {
+    struct str held;  // not passed on yet
+    struct str token; // the parts of a token that is wanted whole
+    size_t tokens;    // complete ones, so far
+    int64_t stripped; // strip: characters taken from the token's start; -1 when its text has begun
+    bool begun;       // byte level, fuse: the one token that they make has begun
+};
+
+struct decode_stream {
+    const struct decoder *d;
+    struct decode_state *state; // [d->n]
+    struct str *out;            // where text goes during a call
+};
+
+void decode_open(struct decode_stream *s, const struct decoder *d);
+void decode_close(struct decode_stream *s);
+void decode_push(struct decode_stream *s, struct sv token, struct str *out);
+void decode_finish(struct decode_stream *s, struct str *out);
+
+#endif

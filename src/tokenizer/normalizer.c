@@ -1,0 +1,209 @@
+#include "tokenizer/normalizer.h"
+
+#include <stdlib.h>
+#include <utf8proc.h>
+
+#include "base/mem.h"
+#include "tokenizer/bytes.h"
+#include "tokenizer/fields.h"
+#include "tokenizer/unicode.h"
+
+enum { TEXT_LIMIT = 1 << 30 }; // steps in a row may multiply
+
+static bool read_step(struct normalizer *z, struct json_object *j, struct error *e) {
+    static const struct {
+        const char *name;
+        enum norm_kind kind;
+    } kinds[] = {
+        {"NFC", NORM_NFC},         {"NFD", NORM_NFD},
+        {"NFKC", NORM_NFKC},       {"NFKD", NORM_NFKD},
+        {"Strip", NORM_STRIP},     {"StripAccents", NORM_STRIP_ACCENTS},
+        {"Replace", NORM_REPLACE}, {"Lowercase", NORM_LOWERCASE},
+        {"Prepend", NORM_PREPEND}, {"ByteLevel", NORM_BYTE_LEVEL},
+    };
+    struct sv type, text;
+    if (!field_type(j, &type, e)) return false;
+    size_t k = 0, known = sizeof kinds / sizeof *kinds;
+    while (k < known && !sv_is(type, kinds[k].name)) k++;
+    if (k == known) return fail(e, "type \"%.*s\" is not supported", (int)type.n, type.p);
+
+    z->step = mem_grow(z->step, &z->cap, z->n + 1, sizeof *z->step);
+    struct norm_step *s = &z->step[z->n++];
+    *s = (struct norm_step){.kind = kinds[k].kind};
+    switch (s->kind) {
+    case NORM_STRIP:
+        return field_bool(j, "strip_left", true, &s->left, e) &&
+               field_bool(j, "strip_right", true, &s->right, e);
+    case NORM_REPLACE:
+        if (!pattern_read(&s->pattern, json_at(j, "pattern"), e) ||
+            !field_text(j, "content", &text, e))
+            return false;
+        str_add(&s->text, text);
+        return true;
+    case NORM_PREPEND:
+        if (!field_text(j, "prepend", &text, e)) return false;
+        str_add(&s->text, text);
+        return true;
+    default: return true;
+    }
+}
+
+static bool read_any(struct normalizer *z, struct json_object *j, struct error *e) {
+    if (!sv_is(json_text_at(j, "type"), "Sequence")) return read_step(z, j, e);
+    struct json_object *list = field_array(j, "normalizers", e);
+    if (!list) return false;
+    for (size_t i = 0; i < json_object_array_length(list); i++)
+        if (!read_any(z, json_object_array_get_idx(list, i), e))
+            return fail_in(e, "normalizers[%zu]", i);
+    return true;
+}
+
+bool norm_read(struct normalizer *z, struct json_object *j, struct error *e) {
+    return !j || read_any(z, j, e) || fail_in(e, "normalizer");
+}
+
+void norm_free(struct normalizer *z) {
+    for (size_t i = 0; i < z->n; i++) {
+        pattern_free(&z->step[i].pattern);
+        str_free(&z->step[i].text);
+    }
+    free(z->step);
+    *z = (struct normalizer){0};
+}
+
+struct points {
+    int32_t *p;
+    size_t n, cap;
+};
+
+// Puts the runs of combining marks in p into the canonical order: by class, stable. utf8proc sorts
+// them by exchanging neighbours, which a long run of marks makes quadratic; this counts.
+static void order_marks(struct points *p) {
+    struct points sorted = {0};
+    for (size_t i = 0, end; i < p->n; i = end) {
+        size_t count[256] = {0};
+        for (end = i; end < p->n; end++) {
+            int ccc = utf8proc_get_property(p->p[end])->combining_class;
+            if (!ccc) break;
+            count[ccc & 0xff]++;
+        }
+        if (end - i < 2) {
+            end = end > i ? end : i + 1;
+            continue;
+        }
+        sorted.p = mem_grow(sorted.p, &sorted.cap, end - i, sizeof *sorted.p);
+        size_t at = 0;
+        for (int c = 0; c < 256; c++) {
+            size_t n = count[c];
+            count[c] = at;
+            at += n;
+        }
+        for (size_t k = i; k < end; k++)
+            sorted.p[count[utf8proc_get_property(p->p[k])->combining_class & 0xff]++] = p->p[k];
+        for (size_t k = i; k < end; k++) p->p[k] = sorted.p[k - i];
+    }
+    free(sorted.p);
+}
+
+// One of the four Unicode forms: decompose, order the marks, and perhaps compose.
+static void unicode_form(struct sv in, bool compat, bool compose, struct str *out) {
+    struct points p = {0};
+    int how = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0);
+    for (size_t i = 0; i < in.n;) {
+        int32_t cp = unicode_next(in, &i);
+        int boundary = 0;
+        for (;;) {
+            size_t room = p.cap - p.n;
+            utf8proc_ssize_t n =
+                utf8proc_decompose_char(cp, p.p ? p.p + p.n : NULL, (utf8proc_ssize_t)room,
+                                        (utf8proc_option_t)how, &boundary);
+            if (n < 0) break; // not a code point: can't be, the text is valid
+            if ((size_t)n <= room) {
+                p.n += (size_t)n;
+                break;
+            }
+            p.p = mem_grow(p.p, &p.cap, p.n + (size_t)n, sizeof *p.p);
+        }
+    }
+    order_marks(&p);
+    if (compose && p.n) {
+        utf8proc_ssize_t n = utf8proc_normalize_utf32(
+            p.p, (utf8proc_ssize_t)p.n, (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+        if (n >= 0) p.n = (size_t)n;
+    }
+    for (size_t i = 0; i < p.n; i++) unicode_add(out, p.p[i]);
+    free(p.p);
+}
+
+static bool ascii(struct sv s) {
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] >= 0x80) return false;
+    return true;
+}
+
+static void lowercase(struct sv in, struct str *out) {
+    for (size_t i = 0; i < in.n;) {
+        int32_t cp = unicode_next(in, &i);
+        if (cp == 0x130) // the one character whose lower case is two
+            str_puts(out, "i\xcc\x87");
+        else
+            unicode_add(out, utf8proc_tolower(cp));
+    }
+}
+
+static void strip_accents(struct sv in, struct str *out) {
+    for (size_t i = 0; i < in.n;) {
+        int32_t cp = unicode_next(in, &i);
+        if (!unicode_in(cp, IN_M)) unicode_add(out, cp);
+    }
+}
+
+static struct sv strip(struct sv s, bool left, bool right) {
+    for (size_t i = 0; left && s.n && unicode_space(unicode_next(s, &i)); i = 0)
+        s = sv_cut(s, i, s.n);
+    for (size_t at; right && s.n && unicode_space(unicode_before(s, s.n, &at));)
+        s = sv_cut(s, 0, at);
+    return s;
+}
+
+static bool run_step(const struct norm_step *s, struct sv in, struct str *out, struct error *e) {
+    switch (s->kind) {
+    case NORM_NFC:
+    case NORM_NFD:
+    case NORM_NFKC:
+    case NORM_NFKD:
+        if (ascii(in))
+            str_add(out, in);
+        else
+            unicode_form(in, s->kind == NORM_NFKC || s->kind == NORM_NFKD,
+                         s->kind == NORM_NFC || s->kind == NORM_NFKC, out);
+        return true;
+    case NORM_LOWERCASE: return lowercase(in, out), true;
+    case NORM_STRIP_ACCENTS: return strip_accents(in, out), true;
+    case NORM_STRIP: return str_add(out, strip(in, s->left, s->right)), true;
+    case NORM_REPLACE: return pattern_replace(&s->pattern, in, str_sv(&s->text), out, e);
+    case NORM_PREPEND:
+        if (in.n) str_add(out, str_sv(&s->text));
+        str_add(out, in);
+        return true;
+    case NORM_BYTE_LEVEL: return bytes_encode(out, in), true;
+    }
+    return true;
+}
+
+bool norm_run(const struct normalizer *z, struct sv in, struct str *out, struct error *e) {
+    struct str step = {0};
+    str_clear(out);
+    bool ok = true;
+    if (!z->n) str_add(out, in);
+    for (size_t i = 0; i < z->n && ok; i++) {
+        str_clear(&step);
+        ok = run_step(&z->step[i], i ? str_sv(out) : in, &step, e);
+        struct str swap = *out;
+        *out = step;
+        step = swap;
+        if (ok && out->n > TEXT_LIMIT) ok = fail(e, "normalized text is over %d bytes", TEXT_LIMIT);
+    }
+    str_free(&step);
+    return ok;
+}

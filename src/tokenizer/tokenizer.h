@@ -1,0 +1,49 @@
+// Text to token ids and back, as a checkpoint's tokenizer.json says (Hugging Face `tokenizers`
+// format):
+//   text - added tokens - normalizer - pre-tokenizer - model - post-processor - ids - decoder -
+//   text
+// A kind that isn't supported is refused by name when the file is opened. A tokenizer is read-only
+// once open: any number of threads may use it.
+#ifndef TOKENIZER_TOKENIZER_H
+#define TOKENIZER_TOKENIZER_H
+
+#include "base/error.h"
+#include "base/str.h"
+#include "tokenizer/ids.h"
+
+struct tokenizer;
+
+// path is a checkpoint folder or a tokenizer.json. A tokenizer_config.json beside it gives the
+// begin and end tokens. Its add_bos_token and add_eos_token do nothing here: where there is a
+// tokenizer.json, its post-processor decides (so does transformers since version 5).
+struct tokenizer *tok_open(const char *path, struct error *e); // NULL on failure
+// The same from the text of a tokenizer.json; `name` stands for the file in errors.
+struct tokenizer *tok_read(struct sv json, const char *name, struct error *e);
+void tok_close(struct tokenizer *t); // NULL is fine
+
+// Appends the ids of text to out. `special`: the post-processor adds its tokens (BOS and the like).
+// Added tokens in the text are always recognised. Bytes that aren't UTF-8 count as U+FFFD.
+bool tok_encode(const struct tokenizer *t, struct sv text, bool special, struct ids *out,
+                struct error *e);
+
+int64_t tok_size(const struct tokenizer *t);                // largest id + 1
+int32_t tok_id(const struct tokenizer *t, struct sv token); // of exactly this token, or -1
+struct sv tok_token(const struct tokenizer *t, int32_t id); // as the vocabulary has it, or empty
+bool tok_is_special(const struct tokenizer *t, int32_t id);
+int32_t tok_bos(const struct tokenizer *t); // from tokenizer_config.json, -1: none
+int32_t tok_eos(const struct tokenizer *t);
+
+// Appends the text of n ids to out, always valid UTF-8: what isn't comes out as U+FFFD. Ids that
+// mean nothing give nothing. skip_special leaves special tokens out.
+void tok_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool skip_special,
+                struct str *out);
+
+// The same, id by id. Each push appends what is certain now, in whole characters; finish the rest.
+// All the pieces together are what tok_decode gives for all the ids.
+struct tok_stream;
+struct tok_stream *tok_stream_open(const struct tokenizer *t, bool skip_special);
+void tok_stream_push(struct tok_stream *s, int32_t id, struct str *out);
+void tok_stream_finish(struct tok_stream *s, struct str *out);
+void tok_stream_close(struct tok_stream *s); // NULL is fine
+
+#endif

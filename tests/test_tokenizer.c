@@ -1,0 +1,482 @@
+// tokenizer/: against what the `tokenizers` library gave (tools/make_tokenizer_fixtures.py), the
+// scanners against Oniguruma, and hostile files.
+#include "check.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "tokenizer/pattern.h"
+#include "tokenizer/tokenizer.h"
+
+static const char *const kinds[] = {"gpt2", "llama3", "qwen2", "o200k", "deepseek", "spm"};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+__attribute__((format(printf, 1, 2))) static void complain(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vprint_error(fmt, args);
+    va_end(args);
+    print_error("\n");
+    assert_true(false);
+}
+
+static struct tokenizer *open_fixture(const char *kind) {
+    char path[256];
+    snprintf(path, sizeof path, FIXTURES "/tokenizer/%s", kind);
+    struct error e = {0};
+    struct tokenizer *t = tok_open(path, &e);
+    if (!t) print_error("%s\n", e.text);
+    assert_non_null(t);
+    return t;
+}
+
+static struct json_object *open_cases(const char *kind) {
+    char path[256];
+    snprintf(path, sizeof path, FIXTURES "/tokenizer/%s/cases.json", kind);
+    struct error e = {0};
+    struct json_object *cases = json_read_file(path, 1 << 20, &e);
+    assert_non_null(cases);
+    return cases;
+}
+
+static struct ids ids_of(struct json_object *list) {
+    struct ids ids = {0};
+    for (size_t i = 0; i < json_object_array_length(list); i++)
+        ids_push(&ids, json_object_get_int(json_object_array_get_idx(list, i)));
+    return ids;
+}
+
+static void check_encode(const struct tokenizer *t, struct json_object *c, const char *key,
+                         bool special) {
+    struct ids want = ids_of(json_at(c, key)), got = {0};
+    struct error e = {0};
+    assert_true(tok_encode(t, json_text_at(c, "text"), special, &got, &e));
+    if (got.n != want.n || (got.n && memcmp(got.id, want.id, got.n * sizeof *got.id) != 0)) {
+        for (size_t i = 0; i < got.n; i++) print_error("%d ", got.id[i]);
+        complain("%s of %s", key, json_object_to_json_string(c));
+    }
+    ids_free(&want);
+    ids_free(&got);
+}
+
+static void check_decode(const struct tokenizer *t, struct json_object *c, const char *key,
+                         bool skip) {
+    struct ids ids = ids_of(json_at(c, "plain"));
+    struct str whole = {0}, streamed = {0};
+    tok_decode(t, ids.id, ids.n, skip, &whole);
+    if (!sv_eq(str_sv(&whole), json_text_at(c, key)))
+        complain("got %s, not %s of %s", str_c(&whole), key, json_object_to_json_string(c));
+    struct tok_stream *s = tok_stream_open(t, skip);
+    for (size_t i = 0; i < ids.n; i++) {
+        size_t before = streamed.n;
+        tok_stream_push(s, ids.id[i], &streamed);
+        assert_true(utf8_valid(sv_cut(str_sv(&streamed), before, streamed.n)));
+    }
+    tok_stream_finish(s, &streamed);
+    tok_stream_close(s);
+    assert_true(sv_eq(str_sv(&streamed), str_sv(&whole)));
+    str_free(&whole);
+    str_free(&streamed);
+    ids_free(&ids);
+}
+
+static void test_reference(void **state) {
+    (void)state;
+    for (int k = 0; k < KINDS; k++) {
+        struct tokenizer *t = open_fixture(kinds[k]);
+        struct json_object *cases = open_cases(kinds[k]);
+        assert_true(json_object_array_length(cases) > 50);
+        for (size_t i = 0; i < json_object_array_length(cases); i++) {
+            struct json_object *c = json_object_array_get_idx(cases, i);
+            if (json_at(c, "text")) {
+                check_encode(t, c, "ids", true);
+                check_encode(t, c, "plain", false);
+            }
+            check_decode(t, c, "decoded", false);
+            check_decode(t, c, "skipped", true);
+        }
+        json_object_put(cases);
+        tok_close(t);
+    }
+}
+
+static void test_tokens(void **state) {
+    (void)state;
+    struct tokenizer *t = open_fixture("llama3");
+    int32_t bos = tok_id(t, sv("<|bos|>")), hello = tok_id(t, sv("Hello,"));
+    assert_true(bos > 0 && hello > 0);
+    assert_int_equal(tok_bos(t), bos);
+    assert_int_equal(tok_eos(t), bos + 1);
+    assert_int_equal(tok_size(t), bos + 2);
+    assert_true(tok_is_special(t, bos));
+    assert_false(tok_is_special(t, hello));
+    assert_true(sv_is(tok_token(t, hello), "Hello,"));
+    assert_int_equal(tok_token(t, bos + 2).n, 0);
+    assert_int_equal(tok_id(t, sv("no such token")), -1);
+    // What can't be ids gives no text.
+    int32_t wild[] = {-1, INT32_MIN, INT32_MAX, bos + 100};
+    struct str out = {0};
+    tok_decode(t, wild, 4, false, &out);
+    assert_int_equal(out.n, 0);
+    tok_close(t);
+    t = open_fixture("gpt2");
+    assert_int_equal(tok_bos(t), -1);
+    tok_close(t);
+}
+
+static void test_invalid_utf8(void **state) {
+    (void)state;
+    struct tokenizer *t = open_fixture("gpt2");
+    struct ids bad = {0}, good = {0};
+    struct error e = {0};
+    assert_true(tok_encode(t, sv_n("a\xf0\x9f\x98z\xff\xc3", 7), false, &bad, &e));
+    assert_true(tok_encode(t, sv("a\xef\xbf\xbdz\xef\xbf\xbd\xef\xbf\xbd"), false, &good, &e));
+    assert_int_equal(bad.n, good.n);
+    assert_memory_equal(bad.id, good.id, bad.n * sizeof *bad.id);
+    ids_free(&bad);
+    ids_free(&good);
+    tok_close(t);
+}
+
+// Time must grow about as the text does: a quadratic merge would take minutes here.
+static void test_long_runs(void **state) {
+    (void)state;
+    static const char *const runs[] = {"a", " ", "\n", "1", "=", "ab", "\xe4\xbd\xa0", "e\xcc\x81"};
+    enum { SIZE = 300000 };
+    double start = clock_now();
+    for (int k = 0; k < KINDS; k++) {
+        struct tokenizer *t = open_fixture(kinds[k]);
+        for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
+            struct str text = {0}, back = {0};
+            struct ids ids = {0};
+            struct error e = {0};
+            while (text.n < SIZE) str_puts(&text, runs[r]);
+            assert_true(tok_encode(t, str_sv(&text), false, &ids, &e));
+            tok_decode(t, ids.id, ids.n, false, &back);
+            // qwen2 composes e and its accent
+            if (r < 7) assert_true(sv_eq(str_sv(&text), str_sv(&back)));
+            str_free(&text);
+            str_free(&back);
+            ids_free(&ids);
+        }
+        tok_close(t);
+    }
+    assert_true(clock_now() - start < 60);
+}
+
+static uint32_t roll(uint32_t *seed) { return *seed = *seed * 1664525 + 1013904223, *seed >> 8; }
+
+// Random text out of what the patterns tell apart.
+static void random_text(struct str *out, uint32_t *seed) {
+    static const char *const parts[] = {" ",
+                                        "  ",
+                                        "\t",
+                                        "\n",
+                                        "\r",
+                                        "\r\n",
+                                        "a",
+                                        "B",
+                                        "s",
+                                        "S",
+                                        "t",
+                                        "LL",
+                                        "ve",
+                                        "Re",
+                                        "'",
+                                        "'s",
+                                        "'T",
+                                        "'ll",
+                                        "'VE",
+                                        "\xc5\xbf",
+                                        "/",
+                                        "!",
+                                        "=",
+                                        "\xe2\x80\xa6",
+                                        "1",
+                                        "23",
+                                        "\xd9\xa1",
+                                        "\xc2\xbd",
+                                        "\xe2\x85\xa3",
+                                        "\xc3\xa9",
+                                        "\xce\xa3",
+                                        "\xc7\x85",
+                                        "\xca\xb0",
+                                        "\xe4\xbd\xa0",
+                                        "\xcc\x81",
+                                        "\xe0\xa4\xbe",
+                                        "\xc2\xa0",
+                                        "\xe2\x80\xa8",
+                                        "\xc2\x85",
+                                        "\xe1\xa0\x8e",
+                                        "\xe2\x80\x8b",
+                                        "\xf0\x9f\x98\x80",
+                                        "\xe1\xb2\x8a",
+                                        "\xf0\x91\xbc\x82",
+                                        "\xf4\x8f\xbf\xbf",
+                                        "\x01"};
+    str_clear(out);
+    for (uint32_t n = roll(seed) % 24; n; n--)
+        str_puts(out, parts[roll(seed) % (sizeof parts / sizeof *parts)]);
+}
+
+static void test_scanners(void **state) {
+    (void)state;
+    uint32_t seed = 7;
+    struct str text = {0};
+    for (enum scan_kind kind = SCAN_NONE + 1; kind < SCAN_KINDS; kind++) {
+        struct pattern onig, scan;
+        struct error e = {0};
+        assert_int_equal(scan_known(sv(scan_regex(kind))), kind);
+        assert_true(pattern_regex(&onig, sv(scan_regex(kind)), false, &e));
+        assert_true(pattern_regex(&scan, sv(scan_regex(kind)), true, &e));
+        assert_non_null(onig.re);
+        assert_null(scan.re);
+        for (int round = 0; round < 20000; round++) {
+            struct spans want = {0}, got = {0};
+            random_text(&text, &seed);
+            assert_true(pattern_spans(&onig, str_sv(&text), &want, &e));
+            assert_true(pattern_spans(&scan, str_sv(&text), &got, &e));
+            bool same = want.n == got.n;
+            for (size_t i = 0; same && i < want.n; i++)
+                same = want.p[i].to == got.p[i].to && want.p[i].match;
+            if (!same) complain("scanner %d cuts \"%s\" otherwise", (int)kind, str_c(&text));
+            spans_free(&want);
+            spans_free(&got);
+        }
+        pattern_free(&onig);
+        pattern_free(&scan);
+    }
+    str_free(&text);
+}
+
+// Every code point after a letter, a digit, a mark and a space.
+static void test_scanners_know_unicode(void **state) {
+    (void)state;
+    struct str text = {0};
+    for (uint32_t cp = 1; cp < 0x110000; cp++) {
+        if (cp >= 0xd800 && cp < 0xe000) continue;
+        static const char *const before[] = {"a", "1", "!", " ", "A"};
+        char utf8[4];
+        size_t n = utf8_encode(cp, utf8);
+        str_puts(&text, before[cp % 5]);
+        str_add(&text, sv_n(utf8, n));
+    }
+    for (enum scan_kind kind = SCAN_NONE + 1; kind < SCAN_KINDS; kind++) {
+        struct pattern onig, scan;
+        struct error e = {0};
+        struct spans want = {0}, got = {0};
+        assert_true(pattern_regex(&onig, sv(scan_regex(kind)), false, &e));
+        assert_true(pattern_regex(&scan, sv(scan_regex(kind)), true, &e));
+        assert_true(pattern_spans(&onig, str_sv(&text), &want, &e));
+        assert_true(pattern_spans(&scan, str_sv(&text), &got, &e));
+        assert_int_equal(want.n, got.n);
+        for (size_t i = 0; i < want.n; i++) assert_int_equal(want.p[i].to, got.p[i].to);
+        spans_free(&want);
+        spans_free(&got);
+        pattern_free(&onig);
+        pattern_free(&scan);
+    }
+    str_free(&text);
+}
+
+struct job {
+    const struct tokenizer *t;
+    struct json_object *cases;
+    bool same;
+};
+
+static void *encode_all(void *arg) {
+    struct job *job = arg;
+    job->same = true;
+    for (size_t i = 0; i < json_object_array_length(job->cases); i++) {
+        struct json_object *c = json_object_array_get_idx(job->cases, i);
+        if (!json_at(c, "text")) continue;
+        struct ids want = ids_of(json_at(c, "ids")), got = {0};
+        struct error e = {0};
+        job->same &= tok_encode(job->t, json_text_at(c, "text"), true, &got, &e) &&
+                     got.n == want.n &&
+                     (!got.n || memcmp(got.id, want.id, got.n * sizeof *got.id) == 0);
+        ids_free(&want);
+        ids_free(&got);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    struct tokenizer *t = open_fixture("qwen2");
+    struct json_object *cases = open_cases("qwen2");
+    struct job job[4];
+    pthread_t thread[4];
+    for (int i = 0; i < 4; i++) {
+        job[i] = (struct job){t, cases, false};
+        assert_int_equal(pthread_create(&thread[i], NULL, encode_all, &job[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(thread[i], NULL);
+        assert_true(job[i].same);
+    }
+    json_object_put(cases);
+    tok_close(t);
+}
+
+#define MODEL                                                                                      \
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
+
+static void test_malformed(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *says; // says: a part of the message
+    } bad[] = {
+        {"", "too early"},
+        {"[]", "not a JSON object"},
+        {"{}", "model: is missing"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"mer", "too early"},
+        {"{\"model\":7}", "model: not an object"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}",
+         "model: type \"Unigram\" is not supported"},
+        {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "\"vocab\" is missing"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}",
+         "\"vocab\" is [ ], not an object"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}", "\"merges\" is missing"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":{}}}", "not an array"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "id -1, outside"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999999},\"merges\":[]}}", "outside"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1e3},\"merges\":[]}}",
+         "not a whole number"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":\"1\"},\"merges\":[]}}",
+         "not a whole number"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":3,\"b\":3},\"merges\":[]}}",
+         "the id is taken"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[\"a c\"]}}",
+         "merges[0]: token \"c\" is not in model.vocab"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[\"a b\"]}}",
+         "merges[0]: its result \"ab\" is not in"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"aa\"]}}",
+         "is not two tokens"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a a\"]}}",
+         "is not two tokens"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}",
+         "is not two tokens"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",1]]}}",
+         "is not two tokens"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[null]}}",
+         "is not two tokens"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[],\"dropout\":0.5}}",
+         "dropout 0.5"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[],\"fuse_unk\":1}}",
+         "not true or false"},
+        {"{\"normalizer\":{\"type\":\"Foo\"}," MODEL "}",
+         "normalizer: type \"Foo\" is not supported"},
+        {"{\"normalizer\":[]," MODEL "}", "normalizer: [ ] is not an object"},
+        {"{\"normalizer\":{}," MODEL "}", "\"type\" is missing"},
+        {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},null]}," MODEL
+         "}",
+         "normalizers[1]: null is not an object"},
+        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":\"\"}," MODEL
+         "}",
+         "regular expression"},
+        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{},\"content\":\"\"}," MODEL "}",
+         "neither"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"x\"}," MODEL
+         "}",
+         "behavior \"x\" is not supported"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":7}," MODEL "}",
+         "not an array"},
+        {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}," MODEL "}",
+         "one character"},
+        {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"never\",\"add_prefix_space\":true}," MODEL
+         "}",
+         "contradict"},
+        {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<x>\"}}]}," MODEL
+         "}",
+         "\"<x>\" is not in special_tokens"},
+        {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"B\"}}]}," MODEL
+         "}",
+         "neither a SpecialToken nor Sequence A"},
+        {"{\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}," MODEL "}",
+         "outside"},
+        {"{\"decoder\":{\"type\":\"Foo\"}," MODEL "}", "decoder: type \"Foo\" is not supported"},
+        {"{\"added_tokens\":{}," MODEL "}", "not an array"},
+        {"{\"added_tokens\":[{\"id\":9}]," MODEL "}",
+         "added_tokens[0]: key \"content\" is missing"},
+        {"{\"added_tokens\":[{\"id\":-5,\"content\":\"x\"}]," MODEL "}", "outside"},
+        {"{\"added_tokens\":[{\"id\":2000000000,\"content\":\"x\"}]," MODEL "}", "outside"},
+        {"{\"added_tokens\":[{\"id\":1,\"content\":\"x\"}]," MODEL "}",
+         "id 1 of \"x\" is that of \"b\""},
+        {"{\"added_tokens\":[{\"id\":5,\"content\":\"x\"},{\"id\":5,\"content\":\"y\"}]," MODEL "}",
+         "both have id 5"},
+        {"{\"added_tokens\":[{\"id\":5,\"content\":\"x\",\"special\":\"yes\"}]," MODEL "}",
+         "not true or false"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct error e = {0};
+        struct tokenizer *t = tok_read(sv(bad[i].json), "tokenizer.json", &e);
+        if (t || !strstr(e.text, bad[i].says) || strncmp(e.text, "tokenizer.json: ", 16) != 0)
+            complain("%s\ngave \"%s\", not \"%s\"", bad[i].json, e.text, bad[i].says);
+    }
+    struct error e = {0};
+    assert_null(tok_open("/nonexistent/tokenizer.json", &e));
+    assert_non_null(strstr(e.text, "/nonexistent/tokenizer.json: No such file"));
+}
+
+static void test_deep(void **state) {
+    (void)state;
+    struct str json = {0};
+    str_puts(&json, "{\"decoder\":");
+    for (int i = 0; i < 1000; i++) str_puts(&json, "{\"type\":\"Sequence\",\"decoders\":[");
+    struct error e = {0};
+    assert_null(tok_read(str_sv(&json), "tokenizer.json", &e));
+    assert_true(e.set);
+    str_clear(&json); // many in a row
+    str_puts(&json, "{\"decoder\":{\"type\":\"Sequence\",\"decoders\":[");
+    for (int i = 0; i < 1000; i++)
+        str_puts(&json, i ? ",{\"type\":\"Fuse\"}" : "{\"type\":\"Fuse\"}");
+    str_puts(&json, "]}," MODEL "}");
+    struct error many = {0};
+    assert_null(tok_read(str_sv(&json), "tokenizer.json", &many));
+    assert_non_null(strstr(many.text, "more than 64 decoders"));
+    str_free(&json);
+}
+
+// Steps that multiply text, and a pattern that backtracks without end, end in an error.
+static void test_explosions(void **state) {
+    (void)state;
+    static const char grow[] = "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":"
+                               "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}";
+    struct str json = {0};
+    str_puts(&json, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+    for (int i = 0; i < 50; i++) str_printf(&json, i ? ",%s" : "%s", grow);
+    str_puts(&json, "]}," MODEL "}");
+    struct error e = {0};
+    struct ids ids = {0};
+    struct tokenizer *t = tok_read(str_sv(&json), "tokenizer.json", &e);
+    assert_non_null(t);
+    assert_false(tok_encode(t, sv("a"), true, &ids, &e));
+    assert_non_null(strstr(e.text, "Replace makes more than"));
+    tok_close(t);
+    struct error slow = {0};
+    t = tok_read(sv("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a+)+$\"},"
+                    "\"behavior\":\"Isolated\"}," MODEL "}"),
+                 "tokenizer.json", &slow);
+    assert_non_null(t);
+    assert_false(
+        tok_encode(t, sv("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"), true, &ids, &slow));
+    assert_non_null(strstr(slow.text, "retry-limit"));
+    tok_close(t);
+    ids_free(&ids);
+    str_free(&json);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference),    cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_invalid_utf8), cmocka_unit_test(test_long_runs),
+        cmocka_unit_test(test_scanners),     cmocka_unit_test(test_scanners_know_unicode),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_deep),         cmocka_unit_test(test_explosions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

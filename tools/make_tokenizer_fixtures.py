@@ -1,0 +1,127 @@
+"""Makes tests/fixtures/tokenizer: small tokenizer.json files of the byte-level kinds, trained here, with the ids and
+texts that the `tokenizers` library (0.23) gives.   python make_tokenizer_fixtures.py [out]"""
+import json, random, sys
+from pathlib import Path
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+O200K = "|".join([
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+DEEPSEEK = [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+            "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"]
+
+TRAIN = """The quick brown fox jumps over the lazy dog. It's John's book; they'd've said we'll see, I'm sure you're right.
+def fib(n: int) -> int:
+    a, b = 0, 1
+    for _ in range(n):
+        a, b = b, a + b
+    return a
+The HTTPServer camelCase and PascalCase words, 12345 numbers 3.14 in 2026. https://example.com/a/b?c=d
+Привет, мир! Как дела сегодня? Γειά σου Κόσμε. 你好，世界！今天天气很好。東京都に行きました。안녕하세요 세계.
+नमस्ते दुनिया สวัสดีชาวโลก مرحبا بالعالم שלום עולם café naïve résumé über Straße
+😀 😀😁 👋🏽 there; ( [ { } ] ) == != <= >= && || :: -> // /* */ #include <stdio.h>
+
+""" * 4
+
+TEXTS = ["", " ", "  ", "\n", "\n\n\n", "\r\n\r\n", " \t \n \r\n ", "a", " a ", "Hello, world!", "Hello   world", "   leading", "trailing   ",
+         "It's John's; they'd've said we'll, I'm, DON'T, IT'S", "'s 't 're 've 'm 'll 'd 'S 'LL x'\u017fy", "1234567890 3.14 1st v1.2.3-rc4", "\u0661\u0662\u0663 \u00bd\u00b2\u2163",
+         "def f(x):\n    return x\n\n\tif (a&&b||!c) { y->z[0]; } // done", "HTMLParser ABCdefGHI camelCase iOS", "http://example.com/a/b?c=d#e", "a/b/c\n/d\n//\n",
+         "caf\u00e9 cafe\u0301 \u212b \ufb01 \u1e69 s\u0323\u0307 e\u0301\u0302\u0323", "\u4f60\u597d\uff0cworld\u4f60\u597d 123", "\u6771\u4eac\u90fd\u306b\u30ab\u30bf\u30ab\u30ca \uff76\uff80", "\uc548\ub155 \u1112\u1161\u11ab",
+         "\u0e2a\u0e27\u0e31\u0e2a \u0928\u092e\u0938\u094d\u0924\u0947 \u05e9\u05b8\u05c1\u05dc\u05d5 \u0627\u0644\u0633\u0651\u064e", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f44b\U0001f3fd \u2764\ufe0f", "a\u00a0b\u3000c\u2028d\x85e\u180ef\u200bg",
+         "\x01\x02\x7f\x1b[31m\ufffd\ue000\U0010ffff", "new: \U00011f02\u1c8a\U0001e5d0\u0870", "a\u0300\u0301 \u0301x", "\u01c5\u02b0a \u02b0\u02b0 A\u0301b \u0301\u0301",
+         "<|bos|>Hi<|eos|>", "x <|bos|>  y<|eos|>\n<|bos|", " <mask>  a<mask>", "a word wordy sword word", "<|BOS|>", "zqxj" * 40, "ab " * 30, "=" * 70, "\u00c3\u00a9 \u0120a\u010a"]
+
+
+def added(content, id, special=True, **flags):
+    return {"id": id, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": not special, "special": special, **flags}
+
+
+def split(pattern, behavior="Isolated", invert=False):
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": invert}
+
+
+def byte_level(**k):
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False, **k}
+
+
+def sequence(key, *steps):
+    return {"type": "Sequence", key: list(steps)}
+
+
+def trained(size, **k):
+    tok = Tokenizer(models.BPE(**k))
+    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tok.train_from_iterator(TRAIN.splitlines(True), trainers.BpeTrainer(vocab_size=size, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    return json.loads(tok.to_str())["model"]
+
+
+def whole(model, pre, normalizer=None, post=None, decoder=byte_level(), tokens=()):
+    n = len(model["vocab"])
+    tokens = [added(t, n + i, s, **f) for i, (t, s, f) in enumerate(tokens)]
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens, "normalizer": normalizer, "pre_tokenizer": pre, "post_processor": post, "decoder": decoder, "model": model}
+
+
+def bos_template(n):
+    return {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|bos|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"<|bos|>": {"id": "<|bos|>", "ids": [n], "tokens": ["<|bos|>"]}}}
+
+
+def spm():
+    """Llama 2's kind: characters, a mark for a space, bytes for what is unknown."""
+    first = ["<unk>", "<|bos|>", "<|eos|>"] + [f"<0x{b:02X}>" for b in range(256)]
+    tok = Tokenizer(models.BPE(unk_token="<unk>"))
+    text = TRAIN.replace(" ", "\u2581")
+    tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    tok.train_from_iterator([l for l in text.splitlines() if l.isascii() or "\u0440" in l or "\u00e9" in l], trainers.BpeTrainer(vocab_size=700, show_progress=False, special_tokens=first))
+    m = json.loads(tok.to_str())["model"]
+    m |= {"byte_fallback": True, "fuse_unk": True}
+    spec = whole(m, None, sequence("normalizers", {"type": "Prepend", "prepend": "\u2581"}, {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}),
+                 bos_template(1), sequence("decoders", {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}))
+    spec["added_tokens"] = [added(t, i) for i, t in enumerate(first[:3])]
+    return spec
+
+
+def specs():
+    special = [("<|bos|>", True, {}), ("<|eos|>", True, {})]
+    flags = special + [("<mask>", True, {"lstrip": True}), ("word", False, {"single_word": True}), ("  y", False, {"rstrip": True, "normalized": False})]
+    m = trained(900)
+    n = len(m["vocab"])
+    old = {**m, "merges": [" ".join(p) for p in m["merges"]], "continuing_subword_prefix": "", "end_of_word_suffix": ""}
+    orphan = {**m, "vocab": {**m["vocab"], "Hello,": n}, "ignore_merges": True}
+    return {
+        "gpt2": whole(old, sequence("pretokenizers", {"type": "Digits", "individual_digits": True}, byte_level(use_regex=True)), tokens=flags),
+        "llama3": whole(orphan, sequence("pretokenizers", split(LLAMA3), byte_level()), post=sequence("processors", byte_level(), bos_template(n + 1)), tokens=special),
+        "qwen2": whole(m, sequence("pretokenizers", split(QWEN2), byte_level()), normalizer={"type": "NFC"}, post=byte_level(), tokens=flags),
+        "o200k": whole(m, sequence("pretokenizers", split(O200K, "Removed", True), byte_level()), tokens=special),
+        "deepseek": whole(m, sequence("pretokenizers", *map(split, DEEPSEEK), byte_level()), normalizer=sequence("normalizers"), tokens=flags),
+        "spm": spm(),
+    }
+
+
+def cases(tok, seed):
+    g, out, size = random.Random(seed), [], tok.get_vocab_size()
+    for t in TEXTS:
+        plain = tok.encode(t, add_special_tokens=False).ids
+        out.append({"text": t, "ids": tok.encode(t).ids, "plain": plain})
+    for n in [1, 2, 3, 5, 8, 13] * 3:
+        out.append({"plain": [g.randrange(size) for _ in range(n)]})
+        out.append({"plain": [g.randrange(300) for _ in range(n)]})
+    for c in out:
+        c["decoded"] = tok.decode(c["plain"], skip_special_tokens=False)
+        c["skipped"] = tok.decode(c["plain"], skip_special_tokens=True)
+    return out
+
+
+if __name__ == "__main__":
+    out = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent / "tests/fixtures/tokenizer")
+    for name, spec in specs().items():
+        folder = out / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "tokenizer.json").write_text(json.dumps(spec, ensure_ascii=False, separators=(",", ":")))
+        rows = cases(Tokenizer.from_str(json.dumps(spec)), name)
+        (folder / "cases.json").write_text("[\n" + ",\n".join(json.dumps(r, separators=(",", ":")) for r in rows) + "\n]\n")
+    config = {"bos_token": {"__type": "AddedToken", "content": "<|bos|>"}, "eos_token": "<|eos|>", "add_bos_token": False}
+    (out / "llama3/tokenizer_config.json").write_text(json.dumps(config) + "\n")

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 
-enum { VOCAB_LIMIT = 1 << 24 }; // ids are below this
+enum { VOCAB_LIMIT = 1 << 22 }; // ids are below this
 
 struct vocab_entry {
     size_t at; // in pool

@@ -153,8 +153,8 @@ static bool size_tensor(struct reader *r, struct gguf_tensor *t) {
     return ok || bad_tensor(r, t, "its shape overflows");
 }
 
-// One entry of the tensor list; *offset is from the start of the data.
-static bool read_tensor(struct reader *r, struct gguf_tensor *t, uint64_t *offset) {
+// One entry of the tensor list.
+static bool read_tensor(struct reader *r, struct gguf_tensor *t) {
     *t = (struct gguf_tensor){.name = take_text(r), .n = {1, 1, 1, 1}};
     uint32_t dims = take_u32(r);
     if (r->e->set) return false;
@@ -164,7 +164,7 @@ static bool read_tensor(struct reader *r, struct gguf_tensor *t, uint64_t *offse
     t->dims = (int)dims;
     for (uint32_t d = 0; d < dims; d++) t->n[d] = take_u64(r);
     t->type = take_u32(r);
-    *offset = take_u64(r);
+    t->offset = take_u64(r);
     if (r->e->set) return false;
     if (t->type >= TYPES || !types[t->type].name)
         return fail(r->e, "%s: tensor \"%.*s\": type %u is not known", r->path, shown(t->name),
@@ -172,27 +172,24 @@ static bool read_tensor(struct reader *r, struct gguf_tensor *t, uint64_t *offse
     return size_tensor(r, t);
 }
 
-// A tensor's bytes lie `offset` into the data, which starts at `start`.
-static bool place_tensor(struct reader *r, struct gguf_tensor *t, size_t start, uint64_t offset,
-                         size_t align) {
+// The data starts at `start`.
+static bool place_tensor(struct reader *r, struct gguf_tensor *t, size_t start, size_t align) {
     size_t room = r->in.n - start;
-    if (offset % align) return bad_tensor(r, t, "its offset is not a multiple of the alignment");
-    if (offset > room || t->size > room - offset)
+    if (t->offset % align) return bad_tensor(r, t, "its offset is not a multiple of the alignment");
+    if (t->offset > room || t->size > room - t->offset)
         return bad_tensor(r, t, "reaches past the end of the file (is it truncated?)");
-    if (gguf_type_block(t->type)) t->data = (const unsigned char *)r->in.p + start + offset;
+    if (gguf_type_block(t->type)) t->data = (const unsigned char *)r->in.p + start + t->offset;
     return true;
 }
 
 // Reads the list; the data follows it at the next aligned position.
 static bool read_tensors(struct gguf *g, struct reader *r, uint64_t count, size_t align) {
-    size_t cap = 0, offset_cap = 0;
-    uint64_t *offset = NULL;
+    size_t cap = 0;
     bool ok = true;
     for (uint64_t i = 0; i < count && ok; i++) {
         g->tensor = mem_grow(g->tensor, &cap, g->n_tensors + 1, sizeof *g->tensor);
-        offset = mem_grow(offset, &offset_cap, g->n_tensors + 1, sizeof *offset);
         struct gguf_tensor *t = &g->tensor[g->n_tensors];
-        ok = read_tensor(r, t, &offset[g->n_tensors]);
+        ok = read_tensor(r, t);
         if (ok && !map_put(&g->tensors, t->name, (int64_t)g->n_tensors))
             ok = bad_tensor(r, t, "is there twice");
         if (ok) g->n_tensors++;
@@ -200,8 +197,7 @@ static bool read_tensors(struct gguf *g, struct reader *r, uint64_t count, size_
     size_t pad = (align - r->at % align) % align;
     size_t start = pad > r->in.n - r->at ? r->in.n : r->at + pad;
     for (size_t i = 0; i < g->n_tensors && ok; i++)
-        ok = place_tensor(r, &g->tensor[i], start, offset[i], align);
-    free(offset);
+        ok = place_tensor(r, &g->tensor[i], start, align);
     return ok;
 }
 
@@ -261,29 +257,18 @@ static bool wrong(const struct gguf *g, const char *key, const char *want, struc
 
 // The integer at p; false when the kind is not one, or the value is over INT64_MAX.
 static bool int_from(enum gguf_kind kind, const char *p, int64_t *out) {
-    union {
-        uint8_t u8;
-        int8_t i8;
-        uint16_t u16;
-        int16_t i16;
-        uint32_t u32;
-        int32_t i32;
-        uint64_t u64;
-        int64_t i64;
-    } u = {.u64 = 0};
+    uint64_t u = 0;
+    int spare = 64 - 8 * kind_size[kind];
     memcpy(&u, p, kind_size[kind]);
     switch (kind) {
-    case GGUF_U8: *out = u.u8; return true;
-    case GGUF_I8: *out = u.i8; return true;
-    case GGUF_U16: *out = u.u16; return true;
-    case GGUF_I16: *out = u.i16; return true;
-    case GGUF_U32: *out = u.u32; return true;
-    case GGUF_I32: *out = u.i32; return true;
-    case GGUF_I64: *out = u.i64; return true;
-    case GGUF_U64:
-        if (u.u64 > INT64_MAX) return false;
-        *out = (int64_t)u.u64;
-        return true;
+    case GGUF_U8:
+    case GGUF_U16:
+    case GGUF_U32:
+    case GGUF_U64: *out = (int64_t)u; return u <= INT64_MAX;
+    case GGUF_I8:
+    case GGUF_I16:
+    case GGUF_I32:
+    case GGUF_I64: *out = (int64_t)(u << spare) >> spare; return true; // extends the sign
     default: return false;
     }
 }

@@ -56,6 +56,7 @@ struct gguf_tensor {
     uint32_t type; // a gguf_type, or one that only has a name
     int dims;
     uint64_t n[GGUF_DIMS];     // innermost first; 1 past dims
+    uint64_t offset;           // from the start of the file's data
     const unsigned char *data; // NULL when the type only has a name
     size_t size, row;          // bytes of the whole, and of n[0] elements
 };

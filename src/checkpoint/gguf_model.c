@@ -48,14 +48,15 @@ static const char *const known_keys[] = {
     "vocab_size",
 };
 
-// "llama.block_count", in a buffer of the caller's.
+// "llama.block_count"
 struct key {
     char text[96];
 };
 
-static const char *arch_key(const struct gguf_model *m, const char *name, struct key *k) {
-    snprintf(k->text, sizeof k->text, "%s.%s", arch_names[m->arch].gguf, name);
-    return k->text;
+static struct key arch_key(const struct gguf_model *m, const char *name) {
+    struct key k;
+    snprintf(k.text, sizeof k.text, "%s.%s", arch_names[m->arch].gguf, name);
+    return k;
 }
 
 static bool read_arch(const struct gguf *g, struct gguf_model *m, struct error *e) {
@@ -72,8 +73,7 @@ static bool read_arch(const struct gguf *g, struct gguf_model *m, struct error *
 }
 
 static bool check_keys(const struct gguf *g, const struct gguf_model *m, struct error *e) {
-    struct key prefix;
-    arch_key(m, "", &prefix);
+    struct key prefix = arch_key(m, "");
     for (size_t i = 0; i < g->n_keys; i++) {
         if (!sv_starts(g->key[i], sv(prefix.text))) continue;
         struct sv name = sv_cut(g->key[i], strlen(prefix.text), g->key[i].n);
@@ -92,8 +92,8 @@ static bool check_keys(const struct gguf *g, const struct gguf_model *m, struct 
 // number.
 static int64_t read_size(const struct gguf *g, const struct gguf_model *m, const char *name,
                          int64_t otherwise, struct error *e) {
-    struct key k;
-    const char *key = arch_key(m, name, &k);
+    struct key k = arch_key(m, name);
+    const char *key = k.text;
     const struct gguf_value *v = gguf_value(g, key);
     int64_t size = otherwise, *list;
     size_t n;
@@ -116,9 +116,9 @@ static int64_t read_size(const struct gguf *g, const struct gguf_model *m, const
 
 static double read_number(const struct gguf *g, const struct gguf_model *m, const char *name,
                           double otherwise, struct error *e) {
-    struct key k;
+    struct key k = arch_key(m, name);
     double v;
-    gguf_number(g, arch_key(m, name, &k), otherwise, &v, e);
+    gguf_number(g, k.text, otherwise, &v, e);
     if (!isfinite(v)) fail(e, "%s: key \"%s\" is not finite", g->path, k.text);
     return v;
 }
@@ -133,6 +133,8 @@ static bool need_neutral(const struct gguf *g, const struct gguf_model *m, const
     return !e->set;
 }
 
+static bool is_multiple(int64_t a, int64_t of) { return of > 0 && a % of == 0; }
+
 static bool read_sizes(const struct gguf *g, struct gguf_model *m, struct error *e) {
     m->layers = read_size(g, m, "block_count", 0, e);
     m->hidden = read_size(g, m, "embedding_length", 0, e);
@@ -141,15 +143,16 @@ static bool read_sizes(const struct gguf *g, struct gguf_model *m, struct error 
     m->heads = read_size(g, m, "attention.head_count", 0, e);
     if (e->set) return false;
     m->kv_heads = read_size(g, m, "attention.head_count_kv", m->heads, e);
-    struct key k;
-    if (!gguf_value(g, arch_key(m, "attention.key_length", &k)) && m->hidden % m->heads)
+    struct key k = arch_key(m, "attention.key_length");
+    if (!gguf_value(g, k.text) && !is_multiple(m->hidden, m->heads))
         return fail(e, "%s: embedding_length %lld is not a multiple of head_count %lld", g->path,
                     (long long)m->hidden, (long long)m->heads);
-    m->head_dim = read_size(g, m, "attention.key_length", m->hidden / m->heads, e);
+    int64_t share = m->heads > 0 ? m->hidden / m->heads : 0;
+    m->head_dim = read_size(g, m, "attention.key_length", share, e);
     int64_t value = read_size(g, m, "attention.value_length", m->head_dim, e);
     int64_t turned = read_size(g, m, "rope.dimension_count", m->head_dim, e);
     if (e->set) return false;
-    if (m->heads % m->kv_heads)
+    if (!is_multiple(m->heads, m->kv_heads))
         return fail(e, "%s: head_count %lld is not a multiple of head_count_kv %lld", g->path,
                     (long long)m->heads, (long long)m->kv_heads);
     if (value != m->head_dim || turned != m->head_dim || m->head_dim % 2)
@@ -214,13 +217,13 @@ static bool read_yarn(const struct gguf *g, struct gguf_model *m, struct error *
 }
 
 static bool read_rope(const struct gguf *g, struct gguf_model *m, struct error *e) {
-    struct key k;
+    struct key k = arch_key(m, "rope.scaling.type");
     struct sv type;
     m->rope.theta = read_number(g, m, "rope.freq_base", 10000, e);
     double factor = read_number(g, m, "rope.scale_linear", 1, e); // the older name
     m->rope.factor = read_number(g, m, "rope.scaling.factor", factor, e);
     need_neutral(g, m, "rope.scaling.attn_factor", 1, e);
-    if (!gguf_text(g, arch_key(m, "rope.scaling.type", &k), sv("linear"), &type, e)) return false;
+    if (!gguf_text(g, k.text, sv("linear"), &type, e)) return false;
     if (e->set) return false;
     if (m->rope.theta <= 0 || m->rope.factor <= 0)
         return fail(e, "%s: rope.freq_base is %g and rope.scaling.factor %g; both must be positive",
@@ -237,14 +240,15 @@ static bool read_rope(const struct gguf *g, struct gguf_model *m, struct error *
 }
 
 static bool read_attention(const struct gguf *g, struct gguf_model *m, struct error *e) {
-    struct key k;
+    struct key k = arch_key(m, "attention.causal"),
+               window = arch_key(m, "attention.sliding_window");
     bool causal;
-    if (!gguf_bool(g, arch_key(m, "attention.causal", &k), true, &causal, e)) return false;
+    if (!gguf_bool(g, k.text, true, &causal, e)) return false;
     if (!causal) return fail(e, "%s: key \"%s\" is false: not a generator", g->path, k.text);
-    if (!gguf_int(g, arch_key(m, "attention.sliding_window", &k), 0, &m->window, e)) return false;
+    if (!gguf_int(g, window.text, 0, &m->window, e)) return false;
     if (m->window < 0 || (m->window && m->window < m->context && m->arch != GGUF_LLAMA))
         return fail(e, "%s: key \"%s\" is %lld; a window can be imported for llama only", g->path,
-                    k.text, (long long)m->window);
+                    window.text, (long long)m->window);
     if (m->window >= m->context) m->window = 0;
     m->eps = read_number(g, m, "attention.layer_norm_rms_epsilon", 0, e);
     if (!e->set && m->eps <= 0)

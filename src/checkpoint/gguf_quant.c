@@ -167,7 +167,7 @@ static void block_affine(uint32_t type, const unsigned char *p, uint8_t *code, f
     case GGUF_TYPE_Q4_K: k45_block(p, false, code, scale, bias); return;
     case GGUF_TYPE_Q5_K: k45_block(p, true, code, scale, bias); return;
     case GGUF_TYPE_Q2_K: q2k_values(p, w); break;
-    case GGUF_TYPE_Q6_K: q6k_values(p, w); break;
+    default: q6k_values(p, w); break;
     }
     for (int g = 0; g < GROUPS; g++)
         fit_group(w + g * GGUF_GROUP, code + g * GGUF_GROUP, &scale[g], &bias[g]);

@@ -426,6 +426,32 @@ static void test_folder(void **state) {
     free(file);
 }
 
+static bool stop_at_third(void *arg, size_t done, size_t total) {
+    int *calls = arg;
+    assert_true(done <= total);
+    return ++*calls < 3;
+}
+
+static void test_stopped(void **state) {
+    (void)state;
+    struct error e = {0};
+    int calls = 0;
+    struct gguf_import_options opt = {.progress = stop_at_third, .arg = &calls};
+    struct gguf_import_report report;
+    struct names before = {0}, after = {0};
+    char *dir = path_join(place, "stopped"), *file = fixture("qwen2.gguf");
+    dir_list(place, &before, &e);
+    assert_false(gguf_import(file, dir, &opt, &report, &e));
+    assert_string_equal(e.text, "the import was stopped");
+    assert_int_equal(calls, 3);
+    dir_list(place, &after, &e);
+    assert_int_equal(before.n, after.n); // neither the folder nor what was half made
+    names_free(&before);
+    names_free(&after);
+    free(dir);
+    free(file);
+}
+
 // --- hostile bytes -----------------------------------------------------------------------------
 
 // Everything but writing, on bytes in memory of exactly their size. True when they were accepted.
@@ -627,8 +653,8 @@ int main(void) {
         cmocka_unit_test(test_inexact_forms),   cmocka_unit_test(test_smollm),
         cmocka_unit_test(test_llama3),          cmocka_unit_test(test_qwen),
         cmocka_unit_test(test_pieces),          cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_folder),          cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_corrupted),
+        cmocka_unit_test(test_folder),          cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_truncated),       cmocka_unit_test(test_corrupted),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

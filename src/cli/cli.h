@@ -2,7 +2,7 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
-#include "cli/args.h"
+#include "base/args.h"
 #include "engine/engine.h"
 
 enum { CLI_OK = 0, CLI_ERROR = 1, CLI_USAGE = 2 }; // a signal's is 128 + its number
@@ -17,6 +17,9 @@ extern const struct arg_group model_options, engine_options_group, prompt_option
 // Print one line, "mlxcel: error: ...", and return the exit code.
 int cli_error(const struct error *e);
 int cli_usage(const struct error *e);
+
+// A whole manual page in mdoc: the commands, their options, environment variables, exit codes.
+void cli_man(FILE *f, const struct command *const *commands, size_t n, const char *version);
 
 // Standard output, flushed so that a stream is seen at once. What can't be written is an error;
 // a reader that went away ends the process by SIGPIPE.

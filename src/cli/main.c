@@ -127,7 +127,7 @@ static int dispatch(int argc, char **argv) {
     if (!strcmp(first, "-V") || !strcmp(first, "--version"))
         version(stdout);
     else if (!strcmp(first, "--man"))
-        args_man(stdout, commands, COMMANDS, MLXCEL_VERSION);
+        cli_man(stdout, commands, COMMANDS, MLXCEL_VERSION);
     else if (command_named(first))
         return run_command(command_named(first), argc - 2, argv + 2);
     else

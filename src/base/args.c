@@ -1,4 +1,4 @@
-#include "cli/args.h"
+#include "base/args.h"
 
 #include <errno.h>
 #include <math.h>
@@ -103,8 +103,9 @@ static bool unknown(const struct args *a, struct sv name, struct error *e) {
     if (best.n)
         return fail(e, "unknown option %.*s; did you mean %.*s?", (int)name.n, name.p, (int)best.n,
                     best.p);
-    return fail(e, "unknown option %.*s (\"mlxcel help %s\" lists them)", (int)name.n, name.p,
-                a->command->name);
+    bool alone = a->command->alone;
+    return fail(e, "unknown option %.*s (\"%s%s%s\" lists them)", (int)name.n, name.p,
+                alone ? "" : "mlxcel help ", a->command->name, alone ? " --help" : "");
 }
 
 // --- values --------------------------------------------------------------------------------------
@@ -244,8 +245,9 @@ static bool operand(struct args *a, struct sv text, struct error *e) {
         a->operand[a->operands++] = text;
         return true;
     }
-    return fail(e, "unexpected argument \"%.*s\" (\"mlxcel help %s\" shows the usage)", (int)text.n,
-                text.p, a->command->name);
+    bool alone = a->command->alone;
+    return fail(e, "unexpected argument \"%.*s\" (\"%s%s%s\" shows the usage)", (int)text.n, text.p,
+                alone ? "" : "mlxcel help ", a->command->name, alone ? " --help" : "");
 }
 
 static void collect(struct args *a, const struct command *c) {

@@ -1,102 +1,10 @@
-// --help and the man page, from the option tables.
+// The manual page, in mdoc, from the option tables.
 #include <string.h>
 
 #include "base/map.h"
-#include "cli/args.h"
+#include "cli/cli.h"
 
-enum { WIDTH = 80, COLUMN = 28 };
-
-// Text with line breaks between words so that no line passes WIDTH; `at` is the column now.
-static void wrap(FILE *f, struct sv text, int at, int indent) {
-    bool first = true;
-    for (size_t i = 0; i < text.n;) {
-        size_t end = i;
-        while (end < text.n && text.p[end] != ' ') end++;
-        int len = (int)(end - i);
-        if (!first && at + 1 + len > WIDTH) {
-            fprintf(f, "\n%*s", indent, "");
-            at = indent;
-        } else if (!first) {
-            fputc(' ', f);
-            at++;
-        }
-        fwrite(text.p + i, 1, (size_t)len, f);
-        at += len;
-        first = false;
-        i = end < text.n ? end + 1 : end;
-    }
-    fputc('\n', f);
-}
-
-// "up to 1" and "at least 0" read better than a bound nobody meets.
-static void add_range(struct str *s, const struct arg *arg) {
-    bool bounded = arg->most < 1e9;
-    if (bounded)
-        str_printf(s, " (%.10g to %.10g)", arg->least, arg->most);
-    else if (arg->least > 0)
-        str_printf(s, " (at least %.10g)", arg->least);
-}
-
-static void describe(struct str *s, const struct arg *arg) {
-    str_puts(s, arg->help);
-    if (arg->kind == ARG_INT || arg->kind == ARG_NUMBER) add_range(s, arg);
-    if (arg->otherwise && *arg->otherwise) str_printf(s, " [default: %s]", arg->otherwise);
-}
-
-static void list_env(struct str *s, const char *env) {
-    struct sv name;
-    str_puts(s, " [env: ");
-    for (size_t i = 0; (name = args_word(env, i)).n; i++)
-        str_printf(s, "%s%.*s", i ? ", " : "", (int)name.n, name.p);
-    str_addc(s, ']');
-}
-
-static void help_option(FILE *f, const struct arg *arg) {
-    struct str left = {0}, right = {0};
-    struct sv name;
-    bool has_short = arg->names[0] == '-' && arg->names[1] != '-';
-    str_puts(&left, has_short ? "  " : "      ");
-    for (size_t i = 0; (name = args_word(arg->names, i)).n; i++)
-        str_printf(&left, "%s%.*s", i ? ", " : "", (int)name.n, name.p);
-    if (arg->kind != ARG_FLAG) str_printf(&left, " %s", arg->value);
-    describe(&right, arg);
-    if (arg->env) list_env(&right, arg->env);
-    fputs(left.p, f);
-    if (left.n + 2 > COLUMN)
-        fprintf(f, "\n%*s", COLUMN, "");
-    else
-        fprintf(f, "%*s", (int)(COLUMN - left.n), "");
-    wrap(f, str_sv(&right), COLUMN, COLUMN);
-    str_free(&left);
-    str_free(&right);
-}
-
-static bool listed(const struct arg *arg) { return arg->kind != ARG_REFUSED; }
-
-void args_help(FILE *f, const struct command *c) {
-    fprintf(f, "mlxcel %s: %s\n\nUsage: mlxcel %s%s%s [options]\n", c->name, c->summary, c->name,
-            c->operands ? " " : "", c->operands ? c->operands : "");
-    if (c->alias) fprintf(f, "Also called: mlxcel %s\n", c->alias);
-    if (c->about) {
-        fputc('\n', f);
-        wrap(f, sv(c->about), 0, 0);
-    }
-    for (size_t g = 0; c->groups[g]; g++) {
-        if (!c->groups[g]->title) continue;
-        fprintf(f, "\n%s:\n", c->groups[g]->title);
-        for (size_t k = 0; k < c->groups[g]->n; k++)
-            if (listed(&c->groups[g]->arg[k])) help_option(f, &c->groups[g]->arg[k]);
-    }
-    if (!c->examples) return;
-    fputs("\nExamples:\n", f);
-    for (const char *line = c->examples, *end; *line; line = end + 1) {
-        end = strchr(line, '\n');
-        fprintf(f, "  %.*s\n", (int)(end - line), line);
-    }
-}
-
-// --- the man page --------------------------------------------------------------------------------
-
+enum { WIDTH = 72 };
 // A word of running text in mdoc: a backslash is an escape.
 static void roff_word(FILE *f, struct sv word) {
     for (size_t i = 0; i < word.n; i++) {
@@ -118,7 +26,7 @@ static void roff_text(FILE *f, struct sv text) {
     while (text.n) {
         ptrdiff_t space = sv_find(text, sv(" "), 0);
         struct sv word = sv_cut(text, 0, space < 0 ? text.n : (size_t)space);
-        if (at && at + word.n > WIDTH - 8) at = 0, fputc('\n', f);
+        if (at && at + word.n > WIDTH) at = 0, fputc('\n', f);
         if (at) fputc(' ', f);
         if (!at && word.n && (word.p[0] == '.' || word.p[0] == '\'')) fputs("\\&", f);
         roff_word(f, word);
@@ -143,7 +51,7 @@ static void man_option(FILE *f, const struct arg *arg) {
     }
     fputc('\n', f);
     struct str text = {0};
-    describe(&text, arg);
+    args_describe(&text, arg);
     str_addc(&text, '.');
     roff_text(f, str_sv(&text));
     str_free(&text);
@@ -152,7 +60,7 @@ static void man_option(FILE *f, const struct arg *arg) {
 static void man_group(FILE *f, const struct arg_group *g) {
     fprintf(f, ".Pp\n%s:\n.Bl -tag -width Ds\n", g->title);
     for (size_t k = 0; k < g->n; k++)
-        if (listed(&g->arg[k])) man_option(f, &g->arg[k]);
+        if (args_listed(&g->arg[k])) man_option(f, &g->arg[k]);
     fputs(".El\n", f);
 }
 
@@ -217,7 +125,7 @@ static void man_examples(FILE *f, const struct command *const *commands, size_t 
     fputs(".Ed\n", f);
 }
 
-void args_man(FILE *f, const struct command *const *commands, size_t n, const char *version) {
+void cli_man(FILE *f, const struct command *const *commands, size_t n, const char *version) {
     fprintf(f,
             ".Dd $Mdocdate$\n.Dt MLXCEL 1\n.Os \"mlxcel %s\"\n.Sh NAME\n.Nm mlxcel\n"
             ".Nd run language models as published\n.Sh SYNOPSIS\n",

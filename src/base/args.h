@@ -1,7 +1,7 @@
-// The options of the command line. Each is described once, in a table; parsing, environment
-// variables, defaults, ranges, error messages, --help and the man page all read that table.
-#ifndef CLI_ARGS_H
-#define CLI_ARGS_H
+// The options of a program or of a subcommand. Each is described once, in a table; parsing,
+// environment variables, defaults, ranges, error messages, --help and the man page all read it.
+#ifndef BASE_ARGS_H
+#define BASE_ARGS_H
 
 #include <stdio.h>
 
@@ -40,6 +40,7 @@ struct args;
 
 struct command {
     const char *name, *alias; // alias may be NULL
+    bool alone;               // a program by itself; else a subcommand of mlxcel
     const char *summary;      // one line, no full stop
     const char *operands;     // for the usage line: "[MODEL]"; NULL: takes none
     size_t operands_most;
@@ -78,8 +79,8 @@ struct sv args_nearest(struct sv typed, const char *words);
 
 // args_help.c
 void args_help(FILE *f, const struct command *c);
-// A whole manual page in mdoc: the commands, their options, environment variables, exit codes.
-void args_man(FILE *f, const struct command *const *commands, size_t n, const char *version);
+void args_describe(struct str *s, const struct arg *arg); // "text (range) [default: x]"
+bool args_listed(const struct arg *arg);                  // in help and manual
 
 // The i-th name in a list with spaces between, or an empty view past the last.
 struct sv args_word(const char *words, size_t i);

@@ -2,10 +2,19 @@
 #if defined(__x86_64__)
 #include "compute/cpu/simd_attend.h"
 #include "compute/cpu/simd_matmul.h"
+#include "compute/cpu/simd_q8.h"
 #include "compute/cpu/simd_rows.h"
 
+static void matmul_tile(const struct matmul *m, const struct tile *t, float *work) {
+    if (m->q)
+        matmul_q8(m, t, work);
+    else
+        matmul_f32(m, t, work);
+}
+
 const struct cpu_kernels kernels_avx512 = {
-    .matmul = matmul_f32,
+    .matmul = matmul_tile,
+    .quantize = quantize_row,
     .dequantize_row = dequantize_row,
     .rms_norm = rms_norm_row,
     .act_mul = act_mul_row,

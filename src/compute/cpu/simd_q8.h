@@ -1,0 +1,292 @@
+// Products of affine weights of 4 and 8 bits with activations rounded to 8 bits, for the vector
+// files (vec.h):
+//
+//   y = sum over blocks of 32: scale_w scale_x (sum (code - centre) q) + bias_w' sum x
+//
+// where centre = 2^(bits - 1) and bias_w' = bias_w + centre scale_w. Signed codes are what the
+// rounding error of x is multiplied by, and they are smaller; the bias meets the exact sum.
+//
+// A lane holds one output. The codes of LANES rows are transposed four bytes at a time, for few
+// rows of x in registers, for many into a panel that is then used again. The sum over a block is
+// exact, and blocks are added up in order, so an output's bits do not depend on its tile.
+#ifndef COMPUTE_CPU_SIMD_Q8_H
+#define COMPUTE_CPU_SIMD_Q8_H
+
+#include "compute/cpu/simd_rows.h"
+
+#if defined(__AVX512F__)
+
+enum { Q8_ROWS = 8 }; // rows of x in a tile
+typedef __m512i vi;
+
+static inline vi vi_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+static inline void vi_store(uint8_t *p, vi a) { _mm512_storeu_si512(p, a); }
+static inline vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
+static inline vi vi_low(void) { return _mm512_set1_epi8(15); }
+static inline vi vi_shift4(vi a) { return _mm512_srli_epi16(a, 4); }
+
+// 16 bytes of each of the rows i, i + 4, ...
+static inline vi vi_gather(const uint8_t *const row[LANES], int64_t at, int i) {
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(row[i] + at)));
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(row[i + 4] + at)), 1);
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(row[i + 8] + at)), 2);
+    return _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(row[i + 12] + at)), 3);
+}
+
+// In each 16 bytes: lane i of vector j becomes lane j of vector i.
+static inline void vi_transpose4(vi a[4]) {
+    vi b0 = _mm512_unpacklo_epi32(a[0], a[1]), b1 = _mm512_unpackhi_epi32(a[0], a[1]);
+    vi b2 = _mm512_unpacklo_epi32(a[2], a[3]), b3 = _mm512_unpackhi_epi32(a[2], a[3]);
+    a[0] = _mm512_unpacklo_epi64(b0, b2);
+    a[1] = _mm512_unpackhi_epi64(b0, b2);
+    a[2] = _mm512_unpacklo_epi64(b1, b3);
+    a[3] = _mm512_unpackhi_epi64(b1, b3);
+}
+
+// Each lane's sum of code times q over a block of 32, in f32.
+INLINE vf block_sum(int bits, const vi c[8], const struct q8 *x) {
+    int32_t q[8];
+    memcpy(q, x->q, sizeof q);
+    (void)bits;
+    vi sum = _mm512_set1_epi32(x->centred);
+    for (int i = 0; i < 8; i++) sum = _mm512_dpbusd_epi32(sum, c[i], _mm512_set1_epi32(q[i]));
+    return _mm512_cvtepi32_ps(sum);
+}
+
+#else
+
+enum { Q8_ROWS = 4 };
+typedef __m256i vi;
+
+static inline vi vi_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
+static inline void vi_store(uint8_t *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
+static inline vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
+static inline vi vi_low(void) { return _mm256_set1_epi8(15); }
+static inline vi vi_shift4(vi a) { return _mm256_srli_epi16(a, 4); }
+
+// 16 bytes of each of the rows i and i + 4
+static inline vi vi_gather(const uint8_t *const row[LANES], int64_t at, int i) {
+    __m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(row[i] + at)));
+    return _mm256_inserti128_si256(v, _mm_loadu_si128((const __m128i *)(row[i + 4] + at)), 1);
+}
+
+// In each 16 bytes: lane i of vector j becomes lane j of vector i.
+static inline void vi_transpose4(vi a[4]) {
+    vi b0 = _mm256_unpacklo_epi32(a[0], a[1]), b1 = _mm256_unpackhi_epi32(a[0], a[1]);
+    vi b2 = _mm256_unpacklo_epi32(a[2], a[3]), b3 = _mm256_unpackhi_epi32(a[2], a[3]);
+    a[0] = _mm256_unpacklo_epi64(b0, b2);
+    a[1] = _mm256_unpackhi_epi64(b0, b2);
+    a[2] = _mm256_unpacklo_epi64(b1, b3);
+    a[3] = _mm256_unpackhi_epi64(b1, b3);
+}
+
+// Each lane's sum of code times q over a block of 32, in f32. Eight products of a pair, each at
+// most 2 * 15 * 128, fit 16 bits; codes of 8 bits are taken in halves.
+INLINE vf block_sum(int bits, const vi c[8], const struct q8 *x) {
+    vi low = vi_low(), sum = _mm256_setzero_si256(), high = _mm256_setzero_si256();
+    for (int i = 0; i < 8; i++) {
+        int32_t q;
+        memcpy(&q, x->q + 4 * i, sizeof q);
+        vi four = _mm256_set1_epi32(q);
+        vi codes = bits == 4 ? c[i] : vi_and(c[i], low);
+        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, four));
+        if (bits == 4) continue;
+        codes = vi_and(vi_shift4(c[i]), low);
+        high = _mm256_add_epi16(high, _mm256_maddubs_epi16(codes, four));
+    }
+    vi all = _mm256_madd_epi16(sum, _mm256_set1_epi16(1));
+    if (bits == 8) all = _mm256_add_epi32(all, _mm256_madd_epi16(high, _mm256_set1_epi16(16)));
+    return _mm256_cvtepi32_ps(_mm256_add_epi32(all, _mm256_set1_epi32(x->centred)));
+}
+
+#endif
+
+// A chunk of LANES outputs' weights.
+struct q8_panel {
+    const uint8_t *row[LANES]; // their codes, as published; past the last output it repeats
+    const uint8_t *packed;     // [blocks, 8, LANES, 4], or NULL
+    const float *scale, *bias; // [groups, LANES]
+    int64_t from, blocks;      // of 32, the first and how many
+    int group_blocks;
+};
+
+// The codes of one block, 4 of each output in each vector.
+INLINE void load_codes(int bits, const struct q8_panel *p, int64_t block, vi c[8]) {
+    if (bits == 4) {
+        for (int i = 0; i < 4; i++) c[i] = vi_gather(p->row, (p->from + block) * 16, i);
+        vi_transpose4(c);
+        for (int i = 0; i < 4; i++) {
+            c[i + 4] = vi_and(vi_shift4(c[i]), vi_low());
+            c[i] = vi_and(c[i], vi_low());
+        }
+        return;
+    }
+    for (int i = 0; i < 8; i++)
+        c[i] = vi_gather(p->row, (p->from + block) * 32 + i / 4 * 16, i % 4);
+    vi_transpose4(c);
+    vi_transpose4(c + 4);
+}
+
+// y += for xr rows of x, `ldq` blocks apart
+INLINE void q8_dots(int xr, int bits, const struct q8_panel *p, const struct q8 *x, int64_t ldq,
+                    vf y[Q8_ROWS]) {
+    for (int64_t b = 0; b < p->blocks; b++) {
+        vi c[8];
+        if (p->packed)
+            for (int i = 0; i < 8; i++) c[i] = vi_load(p->packed + (b * 8 + i) * LANES * 4);
+        else
+            load_codes(bits, p, b, c);
+        vf scale = vf_load(p->scale + b / p->group_blocks * LANES);
+        vf bias = vf_load(p->bias + b / p->group_blocks * LANES);
+        for (int r = 0; r < xr; r++) {
+            const struct q8 *at = x + r * ldq + b;
+            vf sum = block_sum(bits, c, at);
+            y[r] = vf_fma(sum, vf_mul(scale, vf_set(at->scale)), y[r]);
+            y[r] = vf_fma(bias, vf_set(at->sum), y[r]);
+        }
+    }
+}
+
+INLINE void q8_some(int xr, int bits, const struct q8_panel *p, const struct q8 *x, int64_t ldq,
+                    vf y[Q8_ROWS]) {
+    switch (xr) {
+    case 1: q8_dots(1, bits, p, x, ldq, y); break;
+    case 2: q8_dots(2, bits, p, x, ldq, y); break;
+    case 3: q8_dots(3, bits, p, x, ldq, y); break;
+    case 4: q8_dots(4, bits, p, x, ldq, y); break;
+#if defined(__AVX512F__)
+    case 5: q8_dots(5, bits, p, x, ldq, y); break;
+    case 6: q8_dots(6, bits, p, x, ldq, y); break;
+    case 7: q8_dots(7, bits, p, x, ldq, y); break;
+    case 8: q8_dots(8, bits, p, x, ldq, y); break;
+#endif
+    }
+}
+
+static void pack_codes(int bits, const struct q8_panel *p, uint8_t *out) {
+    for (int64_t b = 0; b < p->blocks; b++) {
+        vi c[8];
+        if (bits == 4)
+            load_codes(4, p, b, c);
+        else
+            load_codes(8, p, b, c);
+        for (int i = 0; i < 8; i++) vi_store(out + (b * 8 + i) * LANES * 4, c[i]);
+    }
+}
+
+// The groups [from, from + n) of LANES rows, a row a lane. Past the last row it repeats.
+static void load_groups(float *out, const struct tensor *t, int64_t row, int64_t rows, int64_t from,
+                        int64_t n) {
+    for (int64_t g = 0; g < n; g += LANES) {
+        vf r[LANES];
+        for (int64_t l = 0; l < LANES; l++) {
+            int64_t at = (row + (l < rows ? l : rows - 1)) * t->n[1] + from + g;
+            r[l] = n - g < LANES ? vf_load_as_n(t->data, t->type, at, n - g)
+                                 : vf_load_as(t->data, t->type, at);
+        }
+        vf_transpose(r);
+        for (int64_t l = 0; l < LANES && g + l < n; l++) vf_store(out + (g + l) * LANES, r[l]);
+    }
+}
+
+// One chunk of columns for the outputs [o, o + count) and all rows of the tile.
+static void q8_chunk(const struct matmul *m, const struct tile *t, int64_t o, int64_t count,
+                     const struct q8_panel *p) {
+    const struct weight *w = m->w;
+    int64_t ldq = w->in / 32;
+    vf start = vf_zero();
+    if (w->bias.dims) start = vf_load_n((const float *)w->bias.data + o, count);
+    for (int64_t r = t->r0; r < t->r1; r += Q8_ROWS) {
+        int xr = t->r1 - r < Q8_ROWS ? (int)(t->r1 - r) : Q8_ROWS;
+        float *y = m->y + r * m->ldy + o;
+        vf acc[Q8_ROWS];
+        for (int i = 0; i < xr; i++) {
+            acc[i] = start;
+            if (p->from > 0)
+                acc[i] = count < LANES ? vf_load_n(y + i * m->ldy, count) : vf_load(y + i * m->ldy);
+        }
+        const struct q8 *x = m->q + r * ldq + p->from;
+        if (w->bits == 4)
+            q8_some(xr, 4, p, x, ldq, acc);
+        else
+            q8_some(xr, 8, p, x, ldq, acc);
+        for (int i = 0; i < xr; i++) {
+            if (count < LANES)
+                vf_store_n(y + i * m->ldy, acc[i], count);
+            else
+                vf_store(y + i * m->ldy, acc[i]);
+        }
+    }
+}
+
+static void matmul_q8(const struct matmul *m, const struct tile *t, float *work) {
+    const struct weight *w = m->w;
+    enum { MOST_GROUPS = MATMUL_CHUNK / 32 };
+    float *scale = work, *bias = scale + MOST_GROUPS * LANES;
+    uint8_t *packed = (uint8_t *)(bias + MOST_GROUPS * LANES);
+    int64_t row_bytes = w->data.n[1] * 4;
+    for (int64_t o = t->o0; o < t->o1; o += LANES) {
+        int64_t count = t->o1 - o < LANES ? t->o1 - o : LANES;
+        struct q8_panel p = {.scale = scale, .bias = bias, .group_blocks = w->group / 32};
+        for (int64_t l = 0; l < LANES; l++)
+            p.row[l] =
+                (const uint8_t *)w->data.data + (o + (l < count ? l : count - 1)) * row_bytes;
+        for (int64_t from = 0; from < w->in; from += MATMUL_CHUNK) {
+            int64_t columns = w->in - from < MATMUL_CHUNK ? w->in - from : MATMUL_CHUNK;
+            int64_t groups = columns / w->group;
+            load_groups(scale, &w->scales, o, count, from / w->group, groups);
+            load_groups(bias, &w->biases, o, count, from / w->group, groups);
+            vf centre = vf_set((float)(1 << (w->bits - 1)));
+            for (int64_t g = 0; g < groups * LANES; g += LANES)
+                vf_store(bias + g, vf_fma(vf_load(scale + g), centre, vf_load(bias + g)));
+            p.from = from / 32;
+            p.blocks = columns / 32;
+            p.packed = NULL;
+            if (t->r1 - t->r0 > Q8_ROWS) {
+                pack_codes(w->bits, &p, packed);
+                p.packed = packed;
+            }
+            q8_chunk(m, t, o, count, &p);
+        }
+    }
+}
+
+static void quantize_block(struct q8 *q, const float *x, int bits) {
+    __m256 v[4], top = _mm256_setzero_ps(), sum = _mm256_setzero_ps();
+    for (int i = 0; i < 4; i++) {
+        v[i] = _mm256_loadu_ps(x + 8 * i);
+        top = _mm256_max_ps(top, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v[i]));
+        sum = _mm256_add_ps(sum, v[i]);
+    }
+    __m128 a = _mm_max_ps(_mm256_castps256_ps128(top), _mm256_extractf128_ps(top, 1));
+    a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+    float most = _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)));
+    a = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
+    a = _mm_add_ps(a, _mm_movehl_ps(a, a));
+    q->sum = _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)));
+    q->scale = most / 127;
+    __m256 inverse = _mm256_set1_ps(most > 1e-30f ? 127 / most : 0);
+    __m256i n[4];
+    for (int i = 0; i < 4; i++) n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
+    __m256i all =
+        _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
+    all = _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    if (bits == 4) {
+        __m128i pick = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+        all = _mm256_shuffle_epi8(all, _mm256_broadcastsi128_si256(pick));
+        all = _mm256_permute4x64_epi64(all, 0xd8);
+    }
+    _mm256_storeu_si256((__m256i *)q->q, all);
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), all);
+    __m256i total = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
+    q->centred = -(1 << (bits - 1)) * _mm_cvtsi128_si32(s);
+}
+
+static void quantize_row(struct q8 *q, const float *x, int64_t n, int bits) {
+    for (int64_t i = 0; i < n / 32; i++) quantize_block(q + i, x + 32 * i, bits);
+}
+
+#endif

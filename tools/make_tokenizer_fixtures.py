@@ -32,7 +32,7 @@ TEXTS = ["", " ", "  ", "\n", "\n\n\n", "\r\n\r\n", " \t \n \r\n ", "a", " a ", 
          "def f(x):\n    return x\n\n\tif (a&&b||!c) { y->z[0]; } // done", "HTMLParser ABCdefGHI camelCase iOS", "http://example.com/a/b?c=d#e", "a/b/c\n/d\n//\n",
          "caf\u00e9 cafe\u0301 \u212b \ufb01 \u1e69 s\u0323\u0307 e\u0301\u0302\u0323", "\u4f60\u597d\uff0cworld\u4f60\u597d 123", "\u6771\u4eac\u90fd\u306b\u30ab\u30bf\u30ab\u30ca \uff76\uff80", "\uc548\ub155 \u1112\u1161\u11ab",
          "\u0e2a\u0e27\u0e31\u0e2a \u0928\u092e\u0938\u094d\u0924\u0947 \u05e9\u05b8\u05c1\u05dc\u05d5 \u0627\u0644\u0633\u0651\u064e", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f44b\U0001f3fd \u2764\ufe0f", "a\u00a0b\u3000c\u2028d\x85e\u180ef\u200bg",
-         "\x01\x02\x7f\x1b[31m\ufffd\ue000\U0010ffff", "new: \U00011f02\u1c8a\U0001e5d0\u0870", "a\u0300\u0301 \u0301x", "\u01c5\u02b0a \u02b0\u02b0 A\u0301b \u0301\u0301",
+         "\x01\x02\x7f\x1b[31m\ufffd\ue000\U0010ffff", "new: \U00011f02\u1c8a\U0001e5d0\u0870", "a\u0300\u0301 \u0301x", "\uc73c\u11a7 1\u08cf\u08ce a\u08cf\u0323 \U00011935\U00011930 a\u0327\u0301\u0323", "\u01c5\u02b0a \u02b0\u02b0 A\u0301b \u0301\u0301",
          "<|bos|>Hi<|eos|>", "x <|bos|>  y<|eos|>\n<|bos|", " <mask>  a<mask>", "a word wordy sword word", "<|BOS|>", "zqxj" * 40, "ab " * 30, "=" * 70, "\u00c3\u00a9 \u0120a\u010a"]
 
 

@@ -1,10 +1,12 @@
 """Writes src/tokenizer/unidata.c: general categories of Unicode 16.0 (what the Oniguruma inside the `tokenizers`
 library knows) and the few characters where that library's Rust side thinks otherwise, asked of the library itself.
 Usage: python make_unicode_tables.py > src/tokenizer/unidata.c      (needs unicodedata2==16.0.0 and tokenizers)"""
+import unicodedata
 import unicodedata2 as ucd
-from tokenizers import pre_tokenizers, Regex
+from tokenizers import normalizers, pre_tokenizers, Regex
 
 assert ucd.unidata_version == "16.0.0"
+assert unicodedata.unidata_version == "14.0.0"    # Python 3.11; utf8proc 2.8 knows no other lower case
 NAMES = "Cn Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co Cs".split()
 ALL = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 
@@ -68,3 +70,34 @@ word = {ord(p[1]) for p, _ in pieces if len(p) == 3 and p[0] == p[2] == "a"}
 ours = {c for c in ALL if cat[c][0] in "LM" or cat[c] in ("Nd", "Nl", "Pc")}
 assert not ours - word
 table("unicode_more_word", "Word characters besides L, M, Nd, Nl and Pc (Alphabetic, Join_Control).", word - ours)
+
+# The library's normalizers are of Unicode 9.
+nfd, nfkd, strip, lower = normalizers.NFD(), normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()
+marks = {c for c in ALL if cat[c][0] == "M"}
+bare = {c for c in ALL if c and strip.normalize_str("a" + chr(c)) == "a"}
+
+
+def moves(c):
+    """Whether a mark takes part in the canonical order."""
+    return nfd.normalize_str(chr(c) + "\u0334") != chr(c) + "\u0334" or nfd.normalize_str("\u0301" + chr(c)) != "\u0301" + chr(c)
+
+
+new = marks - bare
+new |= {c for c in ALL if nfkd.normalize_str(chr(c)) != ucd.normalize("NFKD", chr(c))}
+new |= {c for c in ALL if ucd.combining(chr(c)) and ucd.normalize("NFD", chr(c)) == chr(c) and not moves(c)}
+table("unicode_inert", "Too new for the normalizers: neither a mark nor decomposed.", new)
+table("unicode_more_marks", "Marks only to StripAccents.", bare - marks)
+print("\n// Letters too new for utf8proc 2.8: a run of upper case and the distance to its lower case.")
+print("const struct code_shift unicode_lower[] = {")
+shifts = []
+for c in ALL:
+    low = lower.normalize_str(chr(c))
+    if low == chr(c).lower():
+        continue
+    d = ord(low) - c
+    if shifts and shifts[-1][1] == c - 1 and shifts[-1][2] == d:
+        shifts[-1][1] = c
+    else:
+        shifts.append([c, c, d])
+rows([f"{{0x{a:x}, 0x{b:x}, {d}}}" for a, b, d in shifts], 4)
+print("};\nconst size_t unicode_lower_n = sizeof unicode_lower / sizeof *unicode_lower;")

@@ -1,6 +1,7 @@
 #include "tokenizer/normalizer.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <utf8proc.h>
 
 #include "base/mem.h"
@@ -8,7 +9,10 @@
 #include "tokenizer/fields.h"
 #include "tokenizer/unicode.h"
 
-enum { TEXT_LIMIT = 1 << 30 }; // steps in a row may multiply
+enum {
+    TEXT_LIMIT = 1 << 30, // bytes: steps in a row may multiply
+    MOST_DECOMPOSED = 18, // code points from one, by Unicode's promise
+};
 
 static bool read_step(struct normalizer *z, struct json_object *j, struct error *e) {
     static const struct {
@@ -76,61 +80,68 @@ struct points {
     size_t n, cap;
 };
 
-// Puts the runs of combining marks in p into the canonical order: by class, stable. utf8proc sorts
-// them by exchanging neighbours, which a long run of marks makes quadratic; this counts.
-static void order_marks(struct points *p) {
-    struct points sorted = {0};
-    for (size_t i = 0, end; i < p->n; i = end) {
-        size_t count[256] = {0};
-        for (end = i; end < p->n; end++) {
-            int ccc = utf8proc_get_property(p->p[end])->combining_class;
-            if (!ccc) break;
-            count[ccc & 0xff]++;
-        }
-        if (end - i < 2) {
-            end = end > i ? end : i + 1;
-            continue;
-        }
-        sorted.p = mem_grow(sorted.p, &sorted.cap, end - i, sizeof *sorted.p);
-        size_t at = 0;
-        for (int c = 0; c < 256; c++) {
-            size_t n = count[c];
-            count[c] = at;
-            at += n;
-        }
-        for (size_t k = i; k < end; k++)
-            sorted.p[count[utf8proc_get_property(p->p[k])->combining_class & 0xff]++] = p->p[k];
-        for (size_t k = i; k < end; k++) p->p[k] = sorted.p[k - i];
+static int combining_class(int32_t cp) {
+    int ccc = utf8proc_get_property(cp)->combining_class & 0xff;
+    return ccc && unicode_known(cp) ? ccc : 0;
+}
+
+// Puts p[0..n), marks with a class, into the canonical order: by class, stable. utf8proc sorts them
+// by exchanging neighbours, which a long run of marks makes quadratic; this counts.
+static void order_run(int32_t *p, size_t n) {
+    size_t count[256] = {0}, at = 0;
+    int32_t *sorted = mem_array(n, sizeof *sorted);
+    for (size_t i = 0; i < n; i++) count[combining_class(p[i])]++;
+    for (int c = 0; c < 256; c++) {
+        size_t here = count[c];
+        count[c] = at;
+        at += here;
     }
-    free(sorted.p);
+    for (size_t i = 0; i < n; i++) sorted[count[combining_class(p[i])]++] = p[i];
+    memcpy(p, sorted, n * sizeof *p);
+    free(sorted);
+}
+
+static void order_marks(struct points *p) {
+    for (size_t i = 0, end; i < p->n; i = end + 1) {
+        for (end = i; end < p->n && combining_class(p->p[end]);) end++;
+        if (end - i > 1) order_run(p->p + i, end - i);
+    }
+}
+
+// Composes what is decomposed and in order. utf8proc must not see what the reference doesn't know,
+// nor U+11A7, which it takes for a Hangul final consonant: those begin a stretch of their own.
+static void compose_all(struct points *p) {
+    size_t kept = 0;
+    for (size_t i = 0, end; i < p->n; i = end) {
+        for (end = i + 1; end < p->n && p->p[end] != 0x11a7 && unicode_known(p->p[end]);) end++;
+        utf8proc_ssize_t n =
+            utf8proc_normalize_utf32(p->p + i, (utf8proc_ssize_t)(end - i),
+                                     (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+        size_t made = n >= 0 ? (size_t)n : end - i;
+        memmove(p->p + kept, p->p + i, made * sizeof *p->p);
+        kept += made;
+    }
+    p->n = kept;
+}
+
+static void decompose(int32_t cp, bool compat, struct points *p) {
+    int how = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0), boundary = 0;
+    int32_t made[MOST_DECOMPOSED];
+    utf8proc_ssize_t n = -1;
+    if (unicode_known(cp))
+        n = utf8proc_decompose_char(cp, made, MOST_DECOMPOSED, (utf8proc_option_t)how, &boundary);
+    if (n < 0) made[0] = cp, n = 1;
+    p->p = mem_grow(p->p, &p->cap, p->n + (size_t)n, sizeof *p->p);
+    memcpy(p->p + p->n, made, (size_t)n * sizeof *made);
+    p->n += (size_t)n;
 }
 
 // One of the four Unicode forms: decompose, order the marks, and perhaps compose.
 static void unicode_form(struct sv in, bool compat, bool compose, struct str *out) {
     struct points p = {0};
-    int how = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0);
-    for (size_t i = 0; i < in.n;) {
-        int32_t cp = unicode_next(in, &i);
-        int boundary = 0;
-        for (;;) {
-            size_t room = p.cap - p.n;
-            utf8proc_ssize_t n =
-                utf8proc_decompose_char(cp, p.p ? p.p + p.n : NULL, (utf8proc_ssize_t)room,
-                                        (utf8proc_option_t)how, &boundary);
-            if (n < 0) break; // not a code point: can't be, the text is valid
-            if ((size_t)n <= room) {
-                p.n += (size_t)n;
-                break;
-            }
-            p.p = mem_grow(p.p, &p.cap, p.n + (size_t)n, sizeof *p.p);
-        }
-    }
+    for (size_t i = 0; i < in.n;) decompose(unicode_next(in, &i), compat, &p);
     order_marks(&p);
-    if (compose && p.n) {
-        utf8proc_ssize_t n = utf8proc_normalize_utf32(
-            p.p, (utf8proc_ssize_t)p.n, (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-        if (n >= 0) p.n = (size_t)n;
-    }
+    if (compose) compose_all(&p);
     for (size_t i = 0; i < p.n; i++) unicode_add(out, p.p[i]);
     free(p.p);
 }
@@ -147,14 +158,14 @@ static void lowercase(struct sv in, struct str *out) {
         if (cp == 0x130) // the one character whose lower case is two
             str_puts(out, "i\xcc\x87");
         else
-            unicode_add(out, utf8proc_tolower(cp));
+            unicode_add(out, unicode_tolower(cp));
     }
 }
 
 static void strip_accents(struct sv in, struct str *out) {
     for (size_t i = 0; i < in.n;) {
         int32_t cp = unicode_next(in, &i);
-        if (!unicode_in(cp, IN_M)) unicode_add(out, cp);
+        if (!unicode_mark(cp)) unicode_add(out, cp);
     }
 }
 

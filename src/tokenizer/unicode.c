@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <utf8proc.h>
 
 uint8_t unicode_table[0x110000];
 
@@ -48,6 +49,20 @@ bool unicode_punct(int32_t cp) {
 bool unicode_word(int32_t cp) {
     return unicode_in(cp, IN_L | IN_M | 1 << CAT_ND | 1 << CAT_NL | 1 << CAT_PC) ||
            listed(unicode_more_word, unicode_more_word_n, cp);
+}
+
+bool unicode_known(int32_t cp) { return !listed(unicode_inert, unicode_inert_n, cp); }
+
+bool unicode_mark(int32_t cp) {
+    return unicode_in(cp, IN_M) ? unicode_known(cp)
+                                : listed(unicode_more_marks, unicode_more_marks_n, cp);
+}
+
+int32_t unicode_tolower(int32_t cp) {
+    for (size_t i = 0; i < unicode_lower_n; i++)
+        if ((uint32_t)cp >= unicode_lower[i].from && (uint32_t)cp <= unicode_lower[i].to)
+            return cp + unicode_lower[i].by;
+    return utf8proc_tolower(cp);
 }
 
 int32_t unicode_before(struct sv s, size_t i, size_t *at) {

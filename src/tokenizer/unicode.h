@@ -62,6 +62,11 @@ struct code_range {
     uint32_t from, to; // both inside
 };
 
+struct code_shift {
+    uint32_t from, to; // both inside
+    int32_t by;
+};
+
 // unidata.c
 extern const uint32_t unicode_runs[];
 extern const size_t unicode_runs_n;
@@ -73,6 +78,12 @@ extern const struct code_range unicode_more_digits[];
 extern const size_t unicode_more_digits_n;
 extern const struct code_range unicode_more_word[];
 extern const size_t unicode_more_word_n;
+extern const struct code_range unicode_inert[];
+extern const size_t unicode_inert_n;
+extern const struct code_range unicode_more_marks[];
+extern const size_t unicode_more_marks_n;
+extern const struct code_shift unicode_lower[];
+extern const size_t unicode_lower_n;
 
 // Fills the table below; call before anything else here. Any thread, any number of times.
 void unicode_init(void);
@@ -86,6 +97,9 @@ bool unicode_space(int32_t cp); // White_Space
 bool unicode_digit(int32_t cp); // to the Digits pre-tokenizer
 bool unicode_punct(int32_t cp); // to the Punctuation pre-tokenizer: ASCII symbols are in
 bool unicode_word(int32_t cp);  // \w of Rust's regex crate (Oniguruma's differs: it has all of N)
+bool unicode_mark(int32_t cp);  // to the StripAccents normalizer
+bool unicode_known(int32_t cp); // to the normalizers, which are of Unicode 9
+int32_t unicode_tolower(int32_t cp);
 
 // Decodes the code point at s[*i], which must be inside, and moves *i behind it. The text must be
 // valid UTF-8.

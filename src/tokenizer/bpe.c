@@ -89,7 +89,7 @@ static bool read_merge(struct json_object *j, struct sv *left, struct sv *right,
 
 static bool add_merge(struct bpe *b, const struct vocab *v, struct json_object *j, int32_t rank,
                       struct str *joint, struct error *e) {
-    struct sv side[2];
+    struct sv side[2] = {sv(""), sv("")};
     if (!read_merge(j, &side[0], &side[1], e)) return false;
     int32_t id[3];
     for (int k = 0; k < 2; k++) {
@@ -309,15 +309,17 @@ bool bpe_encode(const struct bpe *b, const struct vocab *v, struct bpe_work *w, 
         if (id >= 0) return ids_push(out, id), true;
     }
     if (piece.n >= INT32_MAX) return fail(e, "a piece of %zu bytes is too long", piece.n);
-    struct bpe_cached *c = piece.n <= CACHE_TEXT ? &w->cache[sv_hash(piece) % CACHE_SLOTS] : NULL;
-    if (c && c->ids && sv_eq(sv_n(c->text, c->n), piece)) return ids_add(out, c->id, c->ids), true;
+    bool brief = piece.n <= CACHE_TEXT;
+    struct bpe_cached *c = &w->cache[brief ? sv_hash(piece) % CACHE_SLOTS : 0];
+    if (brief && c->ids && sv_eq(sv_n(c->text, c->n), piece))
+        return ids_add(out, c->id, c->ids), true;
     if (!spell(b, v, w, piece, e)) return false;
     if (w->symbol.n <= SHORT_WORD)
         merge_short(b, &w->symbol);
     else
         merge_long(b, w);
     ids_add(out, w->symbol.id, w->symbol.n);
-    if (c && w->symbol.n && w->symbol.n <= CACHE_IDS) {
+    if (brief && w->symbol.n && w->symbol.n <= CACHE_IDS) {
         c->n = (uint8_t)piece.n;
         c->ids = (uint8_t)w->symbol.n;
         memcpy(c->text, piece.p, piece.n);

@@ -92,7 +92,6 @@ size_t unicode_lossy(struct str *out, struct sv text, bool more) {
                 bad = n;
                 break;
             }
-        good = i;
         if (more && i + bad == text.n && utf8_partial(sv_cut(text, i, text.n)) == bad) return i;
         str_puts(out, "\xef\xbf\xbd");
         good = i += bad;

@@ -48,9 +48,9 @@ COMMON = dict(attention_dropout=0.0, bos_token_id=1, eos_token_id=2, hidden_act=
               initializer_range=0.02, intermediate_size=96, max_position_embeddings=256, num_attention_heads=4,
               num_hidden_layers=2, num_key_value_heads=2, torch_dtype="bfloat16", use_cache=True, vocab_size=128)
 
-# Sizes with nothing in common: heads that do not divide a vector's lanes, one key head, groups of 32 that do not fill
-# a group of 64, a vocabulary that is no multiple of anything.
-ODD = dict(hidden_size=96, intermediate_size=160, num_attention_heads=5, num_key_value_heads=1, head_dim=32, vocab_size=131)
+# Sizes with nothing in common: heads that do not fill a vector, three queries a key head, groups of 32 that do not fill
+# 64, a vocabulary that is no multiple of anything.
+ODD = dict(hidden_size=96, intermediate_size=160, num_attention_heads=6, num_key_value_heads=2, vocab_size=131)
 
 LLAMA = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_size=64, intermediate_size=96,
              num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=128,
@@ -65,7 +65,7 @@ CASES["llama"] = dict(hf="LlamaForCausalLM", config=LLAMA, variants={
                                     tie_word_embeddings=True)),
     "rope-linear": dict(config=dict(rope_scaling={"type": "linear", "factor": 4.0}, head_dim=32, attention_bias=True), quantized=[]),
     # F32 storage, in shards; both biases; a mix of 8 and 4 bits, which mlx-lm writes into config.json layer by layer
-    "odd": dict(config=dict(ODD, head_dim=24, attention_bias=True, mlp_bias=True, torch_dtype="float32"),
+    "odd": dict(config=dict(ODD, head_dim=24, intermediate_size=64, attention_bias=True, mlp_bias=True, torch_dtype="float32"),
                 hf_args=dict(dtype="float32", shard="200KB", n=70),
                 quantized=[dict(name="q8-q4", bits=4, group_size=32, predicate=lambda path, module: (
                     {"bits": 8, "group_size": 32} if "embed" in path or "head" in path else hasattr(module, "to_quantized") and
@@ -91,7 +91,7 @@ CASES["qwen2"] = dict(make=standard, hf="Qwen2ForCausalLM", hf_args=dict(gains=T
                  hf_args=dict(seed=3), quantized=[]),
     "window": dict(config=dict(use_sliding_window=True, num_hidden_layers=3, tie_word_embeddings=False), agree=False, hf_args=dict(seed=1)),
     # F16 storage and scales, 8 bits
-    "odd": dict(config=dict({k: v for k, v in ODD.items() if k != "head_dim"}, num_attention_heads=3, torch_dtype="float16", num_hidden_layers=3),
+    "odd": dict(config=dict(ODD, num_attention_heads=3, num_key_value_heads=1, intermediate_size=96, torch_dtype="float16"),
                 hf_args=dict(seed=5, dtype="float16"), quantized=[dict(bits=8, group_size=32, seed=5)]),
 })
 
@@ -104,10 +104,11 @@ CASES["qwen3"] = dict(make=standard, hf="Qwen3ForCausalLM", hf_args=dict(gains=T
                              rope_scaling={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}),
                  hf_args=dict(seed=1), quantized=[]),
     # The newer config style (rope_parameters, dtype, layer_types), windows layer by layer, groups of 64
-    "odd": dict(config=dict(ODD, hidden_size=128, intermediate_size=192, num_attention_heads=6, num_key_value_heads=3, head_dim=64, num_hidden_layers=3, use_sliding_window=True,
+    "odd": dict(config=dict(ODD, intermediate_size=96, num_key_value_heads=3, head_dim=20, num_hidden_layers=3, use_sliding_window=True,
                             sliding_window=11, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
                             rope_parameters={"rope_theta": 5000.0, "rope_type": "default"}, rope_theta=None, dtype="bfloat16", torch_dtype=None),
                 agree=False, hf_args=dict(seed=6, n=80)),
+    # (only its quantized case is kept in the project: the other is large)
     "g64": dict(config=dict(hidden_size=128, intermediate_size=192, head_dim=64), hf_args=dict(seed=9),
                 quantized=[dict(name="q4-g64", bits=4, group_size=64, seed=9)]),
 })

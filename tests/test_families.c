@@ -15,8 +15,10 @@ static double deviation(const float *x, size_t n) {
 }
 
 static void check_logits(const struct fixture *f, enum isa isa, int64_t chunk) {
-    struct engine *e = fixture_engine(
-        f->dir, (struct engine_options){.precision = PRECISION_F32, .isa = isa, .chunk = chunk});
+    struct engine *e = fixture_engine(f->dir, (struct engine_options){.precision = PRECISION_F32,
+                                                                      .isa = isa,
+                                                                      .chunk = chunk,
+                                                                      .threads = chunk ? 1 : 2});
     size_t count = f->n * (size_t)f->vocab;
     float *got = mem_array(count, sizeof *got);
     fixture_run(
@@ -34,8 +36,8 @@ static void check_logits(const struct fixture *f, enum isa isa, int64_t chunk) {
 }
 
 static void check_greedy(const struct fixture *f, enum isa isa) {
-    struct engine *e =
-        fixture_engine(f->dir, (struct engine_options){.precision = PRECISION_F32, .isa = isa});
+    struct engine *e = fixture_engine(
+        f->dir, (struct engine_options){.precision = PRECISION_F32, .isa = isa, .threads = 1});
     int32_t *got = mem_array(f->greedy_count + 1, sizeof *got);
     size_t n = fixture_run(e,
                            (struct request){.prompt = f->ids,

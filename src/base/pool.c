@@ -10,7 +10,9 @@
 
 #include "base/mem.h"
 
-enum { SPINS = 1 << 14 }; // some tens of microseconds: longer than the gap between two ops
+// A hundred microseconds or so (a pause takes 40 to 140 cycles): longer than the gap between two
+// ops.
+enum { SPINS = 1 << 11 };
 
 struct worker {
     struct pool *pool;

@@ -165,21 +165,26 @@ static void cpu_read(struct context *c, void *host, const void *data, size_t siz
     memcpy(host, data, size);
 }
 
+// calloc, so that large memory is zero without being touched: a cache costs what is used of it.
+// What it returned is kept before the aligned address, for cpu_free.
 static void *cpu_alloc(struct device *d, size_t size) {
-    (void)d;
-    size_t padded;
-    if (!size_add(size, 63, &padded)) return NULL;
-    size_t available, total;
+    enum { ALIGN = 64, EXTRA = ALIGN + sizeof(void *) };
+    size_t padded, available, total;
     device_memory(d, &available, &total);
     if (size > available) return NULL; // overcommit would promise it and kill us later
-    void *p = aligned_alloc(64, padded / 64 * 64);
-    if (p) memset(p, 0, size);
+    if (!size_add(size, EXTRA, &padded)) return NULL;
+    char *whole = calloc(1, padded);
+    if (!whole) return NULL;
+    char *p = whole + EXTRA - (uintptr_t)(whole + EXTRA) % ALIGN;
+    memcpy(p - sizeof whole, &whole, sizeof whole);
     return p;
 }
 
 static void cpu_free(struct device *d, void *p) {
     (void)d;
-    free(p);
+    void *whole;
+    memcpy(&whole, (char *)p - sizeof whole, sizeof whole);
+    free(whole);
 }
 
 static void cpu_upload(struct device *d, void *dst, const void *src, size_t size) {

@@ -1,0 +1,349 @@
+#include "chat/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "chat/jinja.h"
+#include "chat/text.h"
+
+enum { FILE_LIMIT = 64 << 20 }; // bytes of a JSON file: tokenizer_config.json may list all tokens
+
+struct named_template {
+    char *name;
+    struct str source;
+    struct jinja *compiled; // NULL: see error
+    struct error error;
+};
+
+struct chat {
+    struct named_template *at;
+    size_t n, cap;
+    struct json_object *tokens; // special tokens by variable name
+};
+
+static struct chat *chat_new(void) {
+    struct chat *c = mem_alloc(sizeof *c);
+    c->tokens = json_object_new_object();
+    return c;
+}
+
+static struct named_template *find(const struct chat *c, struct sv name) {
+    for (size_t i = 0; i < c->n; i++)
+        if (sv_is(name, c->at[i].name)) return &c->at[i];
+    return NULL;
+}
+
+static struct named_template *add_template(struct chat *c, struct sv name, struct sv source) {
+    c->at = mem_grow(c->at, &c->cap, c->n + 1, sizeof *c->at);
+    struct named_template *t = &c->at[c->n++];
+    *t = (struct named_template){.name = mem_textn(name.p, name.n)};
+    str_add(&t->source, source);
+    t->compiled = jinja_compile(source, &t->error);
+    return t;
+}
+
+void chat_close(struct chat *c) {
+    if (!c) return;
+    for (size_t i = 0; i < c->n; i++) {
+        free(c->at[i].name);
+        str_free(&c->at[i].source);
+        jinja_free(c->at[i].compiled);
+    }
+    free(c->at);
+    json_object_put(c->tokens);
+    free(c);
+}
+
+struct chat *chat_of_template(struct sv source, struct error *e) {
+    struct chat *c = chat_new();
+    add_template(c, sv("default"), source);
+    if (chat_ready(c, e)) return c;
+    chat_close(c);
+    return NULL;
+}
+
+// Reading a checkpoint.
+
+static bool load_file(struct chat *c, const char *path, struct sv name, struct error *e) {
+    struct str text = {0};
+    if (file_read(path, JINJA_SOURCE, &text, e)) add_template(c, name, str_sv(&text));
+    str_free(&text);
+    return !e->set;
+}
+
+static bool load_jinja_files(struct chat *c, const char *dir, struct error *e) {
+    char *path = path_join(dir, "chat_template.jinja");
+    char *more = path_join(dir, "additional_chat_templates");
+    struct names names = {0};
+    if (file_exists(path)) load_file(c, path, sv("default"), e);
+    if (!e->set && dir_exists(more)) dir_list(more, &names, e);
+    for (size_t i = 0; i < names.n && !e->set; i++) {
+        struct sv name = sv(names.name[i]);
+        if (!sv_ends(name, sv(".jinja"))) continue;
+        char *one = path_join(more, names.name[i]);
+        load_file(c, one, sv_cut(name, 0, name.n - 6), e);
+        free(one);
+    }
+    names_free(&names);
+    free(path);
+    free(more);
+    return !e->set;
+}
+
+static bool load_templates(struct chat *c, struct json_object *v, const char *file,
+                           struct error *e) {
+    if (json_object_is_type(v, json_type_string)) {
+        add_template(c, sv("default"), json_text(v));
+        return true;
+    }
+    if (!json_object_is_type(v, json_type_array))
+        return fail(e, "%s: key \"chat_template\" must be text or a list of named templates", file);
+    for (size_t i = 0; i < json_object_array_length(v); i++) {
+        struct json_object *one = json_object_array_get_idx(v, i);
+        struct json_object *name = json_at(one, "name"), *source = json_at(one, "template");
+        if (!json_object_is_type(name, json_type_string) ||
+            !json_object_is_type(source, json_type_string))
+            return fail(e, "%s: key \"chat_template\": item %zu lacks its name or template", file,
+                        i);
+        add_template(c, json_text(name), json_text(source));
+    }
+    return true;
+}
+
+// A token is text, or an object with its text as "content".
+static void add_token(struct chat *c, const char *name, struct json_object *v) {
+    struct json_object *content = json_at(v, "content");
+    if (content) v = content;
+    if (json_object_is_type(v, json_type_string))
+        json_object_object_add(c->tokens, name, json_object_get(v));
+}
+
+static void add_tokens(struct chat *c, struct json_object *config) {
+    json_object_object_foreach(config, key, v) {
+        if (sv_ends(sv(key), sv("_token"))) add_token(c, key, v);
+        if (!strcmp(key, "additional_special_tokens") && json_object_is_type(v, json_type_array))
+            json_object_object_add(c->tokens, key, json_object_get(v));
+    }
+    struct json_object *extra = json_at(config, "extra_special_tokens");
+    if (!json_object_is_type(extra, json_type_object)) return;
+    json_object_object_foreach(extra, name, token) add_token(c, name, token);
+}
+
+static bool load_json(struct chat *c, const char *dir, const char *name, struct error *e) {
+    char *path = path_join(dir, name);
+    struct json_object *o = file_exists(path) ? json_read_file(path, FILE_LIMIT, e) : NULL;
+    struct json_object *template = json_at(o, "chat_template");
+    if (o && !json_object_is_type(o, json_type_object)) fail(e, "%s: is not a JSON object", path);
+    if (o && !e->set) add_tokens(c, o);
+    if (template && !e->set && !c->n) load_templates(c, template, path, e);
+    json_object_put(o);
+    free(path);
+    return !e->set;
+}
+
+struct chat *chat_open(const char *dir, struct error *e) {
+    struct chat *c = chat_new();
+    bool ok = load_jinja_files(c, dir, e) && load_json(c, dir, "special_tokens_map.json", e) &&
+              load_json(c, dir, "tokenizer_config.json", e) &&
+              load_json(c, dir, "chat_template.json", e);
+    if (ok) return c;
+    chat_close(c);
+    return NULL;
+}
+
+bool chat_has_template(const struct chat *c) { return c->n > 0; }
+
+// The template for a request: "tool_use" where there are tools and one of that name.
+static const struct named_template *pick(const struct chat *c, bool tools) {
+    const struct named_template *t = tools ? find(c, sv("tool_use")) : NULL;
+    if (!t) t = find(c, sv("default"));
+    return t || !c->n ? t : &c->at[0];
+}
+
+static bool usable(const struct named_template *t, struct error *e) {
+    if (!t)
+        return fail(e, "this checkpoint has no chat template: send the prompt as plain text, or "
+                       "give a template file");
+    if (t->compiled) return true;
+    return fail(e, "chat template \"%s\": %s", t->name, t->error.text);
+}
+
+bool chat_ready(const struct chat *c, struct error *e) { return usable(pick(c, false), e); }
+
+// Messages as the template sees them.
+
+static bool check_message(struct json_object *m, size_t i, struct error *e) {
+    struct json_object *content;
+    if (!json_object_is_type(m, json_type_object))
+        return fail(e, "messages[%zu] must be an object", i);
+    if (!json_object_is_type(json_at(m, "role"), json_type_string))
+        return fail(e, "messages[%zu].role must be text", i);
+    json_object_object_get_ex(m, "content", &content);
+    if (json_object_is_type(content, json_type_array)) {
+        for (size_t k = 0; k < json_object_array_length(content); k++) {
+            struct json_object *part = json_object_array_get_idx(content, k);
+            if (!json_object_is_type(part, json_type_object) &&
+                !json_object_is_type(part, json_type_string))
+                return fail(e, "messages[%zu].content[%zu] must be an object or text", i, k);
+        }
+    } else if (content && !json_object_is_type(content, json_type_string)) {
+        return fail(e, "messages[%zu].content must be text, a list of parts, or null", i);
+    }
+    return true;
+}
+
+// Without its null members, and with the reasoning under both of its names: "thinking" (first)
+// and "reasoning_content".
+static struct json_object *normal_message(struct json_object *m) {
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    struct json_object *out = json_object_new_object(), *reasoning = NULL;
+    for (int i = 0; i < 3 && !reasoning; i++) reasoning = json_at(m, names[i]);
+    if (reasoning) json_object_object_add(out, "thinking", json_object_get(reasoning));
+    json_object_object_foreach(m, key, v) {
+        if (v) json_object_object_add(out, key, json_object_get(v));
+    }
+    if (reasoning) json_object_object_add(out, "reasoning_content", json_object_get(reasoning));
+    return out;
+}
+
+static struct json_object *normal_messages(struct json_object *messages, struct error *e) {
+    if (!json_object_is_type(messages, json_type_array)) {
+        fail(e, "messages must be a list");
+        return NULL;
+    }
+    size_t n = json_object_array_length(messages);
+    if (!n) fail(e, "messages is empty: give at least one message");
+    for (size_t i = 0; i < n && !e->set; i++)
+        check_message(json_object_array_get_idx(messages, i), i, e);
+    if (e->set) return NULL;
+    struct json_object *out = json_object_new_array();
+    for (size_t i = 0; i < n; i++)
+        json_object_array_add(out, normal_message(json_object_array_get_idx(messages, i)));
+    return out;
+}
+
+// Continuing the last message: a mark goes behind its text, and the prompt is cut where the mark
+// comes out.
+
+#define MARK "CONTINUE_FINAL_MESSAGE_TAG"
+
+static struct json_object *with_mark(struct sv text) {
+    struct str s = {0};
+    str_add(&s, text);
+    str_puts(&s, MARK " ");
+    struct json_object *o = json_object_new_string_len(s.p, (int)s.n);
+    str_free(&s);
+    return o;
+}
+
+// Marks the last text part of a list, in a copy. Returns the text as it was; NULL: there is none.
+static struct json_object *mark_part(struct json_object *m, struct json_object *content) {
+    struct json_object *copy = json_object_new_array(), *text = NULL;
+    size_t n = json_object_array_length(content), last = n;
+    for (size_t i = 0; i < n; i++) {
+        struct json_object *part = json_object_array_get_idx(content, i);
+        json_object_array_add(copy, json_object_get(part));
+        if (!json_object_is_type(json_at(part, "text"), json_type_string)) continue;
+        text = json_at(part, "text");
+        last = i;
+    }
+    if (last < n) {
+        struct json_object *part = json_object_new_object();
+        json_object_object_foreach(json_object_array_get_idx(content, last), key, v)
+            json_object_object_add(part, key, json_object_get(v));
+        json_object_object_add(part, "text", with_mark(json_text(text)));
+        json_object_array_put_idx(copy, last, part);
+    }
+    json_object_object_add(m, "content", copy);
+    return text;
+}
+
+// *text: what the last message said before it was marked (owned by the caller).
+static bool mark_last(struct json_object *messages, const struct named_template *t,
+                      struct json_object **text, struct error *e) {
+    size_t n = json_object_array_length(messages);
+    struct json_object *m = json_object_array_get_idx(messages, n - 1);
+    struct json_object *content = json_object_get(json_at(m, "content"));
+    if (!content)
+        fail(e, "continue_final_message: the last message has no content to continue");
+    else if (sv_find(str_sv(&t->source), sv("content"), 0) < 0)
+        fail(e, "continue_final_message: the chat template has no use for content");
+    else if (json_object_is_type(content, json_type_string))
+        *text = content;
+    else if (!(*text = mark_part(m, content)))
+        fail(e, "continue_final_message: the last message has no text to continue");
+    if (*text) json_object_get(*text);
+    if (!e->set && *text == content)
+        json_object_object_add(m, "content", with_mark(json_text(content)));
+    json_object_put(content);
+    return !e->set;
+}
+
+// Where the template stripped the mark's space, it stripped the space before the mark too.
+static bool cut_at_mark(struct str *out, size_t start, struct sv text, struct error *e) {
+    struct sv all = sv_cut(str_sv(out), start, out->n);
+    ptrdiff_t at = -1;
+    for (ptrdiff_t hit = 0; (hit = sv_find(all, sv(MARK), (size_t)hit)) >= 0; hit++) at = hit;
+    if (at < 0 || sv_find(all, strip(text, true, true), 0) < 0)
+        return fail(e, "continue_final_message: the chat template does not keep the last message "
+                       "as it is");
+    struct sv kept = sv_cut(all, 0, (size_t)at), rest = sv_cut(all, (size_t)at, all.n);
+    if (!sv_starts(rest, sv(MARK " "))) kept = strip(kept, false, true);
+    out->n = start + kept.n;
+    out->p[out->n] = 0;
+    return true;
+}
+
+static void add_members(struct json_object *to, struct json_object *from) {
+    if (!json_object_is_type(from, json_type_object)) return;
+    json_object_object_foreach(from, key, v) json_object_object_add(to, key, json_object_get(v));
+}
+
+static struct json_object *context_of(const struct chat *c, struct json_object *messages,
+                                      const struct chat_options *opt) {
+    struct json_object *o = json_object_new_object();
+    add_members(o, c->tokens);
+    add_members(o, opt->kwargs);
+    json_object_object_add(o, "messages", json_object_get(messages));
+    json_object_object_add(o, "tools", json_object_get(opt->tools));
+    json_object_object_add(o, "documents", json_object_get(opt->documents));
+    json_object_object_add(o, "add_generation_prompt",
+                           json_object_new_boolean(opt->add_generation_prompt));
+    return o;
+}
+
+static bool check_options(const struct chat_options *opt, struct error *e) {
+    if (opt->continue_final_message && opt->add_generation_prompt)
+        return fail(e, "continue_final_message and add_generation_prompt exclude each other");
+    if (opt->tools && !json_object_is_type(opt->tools, json_type_array))
+        return fail(e, "tools must be a list");
+    if (opt->documents && !json_object_is_type(opt->documents, json_type_array))
+        return fail(e, "documents must be a list");
+    if (opt->kwargs && !json_object_is_type(opt->kwargs, json_type_object))
+        return fail(e, "the template's variables must be an object");
+    return true;
+}
+
+bool chat_render(const struct chat *c, struct json_object *messages, const struct chat_options *opt,
+                 struct str *out, struct error *e) {
+    const struct named_template *t = pick(c, opt->tools != NULL);
+    struct json_object *text = NULL, *normal = NULL, *context = NULL;
+    size_t start = out->n;
+    bool ok = usable(t, e) && check_options(opt, e) && (normal = normal_messages(messages, e));
+    if (ok && opt->continue_final_message) ok = mark_last(normal, t, &text, e);
+    if (ok) {
+        context = context_of(c, normal, opt);
+        ok = jinja_render(t->compiled, context, out, e);
+    }
+    if (ok && opt->continue_final_message) ok = cut_at_mark(out, start, json_text(text), e);
+    if (!ok && out->p) {
+        out->n = start;
+        out->p[start] = 0;
+    }
+    json_object_put(context);
+    json_object_put(normal);
+    json_object_put(text);
+    return ok;
+}

@@ -1,0 +1,45 @@
+// A checkpoint's chat templates: a conversation in, the prompt's text out, as transformers'
+// apply_chat_template(tokenize=False) has it.
+#ifndef CHAT_CHAT_H
+#define CHAT_CHAT_H
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/str.h"
+
+struct chat; // constant once open: threads may share it
+
+// Reads the templates of a checkpoint folder: chat_template.jinja with
+// additional_chat_templates/*.jinja, else tokenizer_config.json's "chat_template" (text, or a list
+// of {name, template}), else chat_template.json; and, as template variables, the special tokens of
+// tokenizer_config.json and special_tokens_map.json. A folder without a template, or with one that
+// has a syntax error, opens: see chat_ready. NULL when a file can't be read or isn't what it
+// should be.
+struct chat *chat_open(const char *dir, struct error *e);
+// One template by itself, without special tokens. NULL when it has a syntax error.
+struct chat *chat_of_template(struct sv source, struct error *e);
+void chat_close(struct chat *c); // NULL is fine
+
+bool chat_has_template(const struct chat *c);
+// Whether chat_render can work; the error says why not: there is no template, or its syntax is
+// wrong. A fault of the checkpoint, where an error of chat_render on a ready chat is the request's.
+bool chat_ready(const struct chat *c, struct error *e);
+
+struct chat_options {
+    bool add_generation_prompt;
+    // The prompt ends inside the last message, so that the model goes on with it.
+    bool continue_final_message;
+    // NULL, or: a list of tools (their presence picks the template named "tool_use"), a list of
+    // documents, an object of further template variables (enable_thinking ...), which win over the
+    // special tokens.
+    struct json_object *tools, *documents, *kwargs;
+};
+
+// Appends the prompt to out. messages: an array of objects, each with a "role"; "content" is text,
+// a list of parts, null or absent. Members that are null are dropped, and reasoning_content,
+// thinking and reasoning stand for each other. Nothing passed in is changed. Errors are
+// the request's (400); a template's own raise_exception gives exactly its text.
+bool chat_render(const struct chat *c, struct json_object *messages, const struct chat_options *opt,
+                 struct str *out, struct error *e);
+
+#endif

@@ -1,0 +1,238 @@
+// Conversations through published templates, against what jinja2 and the rules of transformers'
+// apply_chat_template make of them (tools/make_chat_fixtures.py); and the reading of a checkpoint.
+#include "check.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "chat/chat.h"
+
+static struct chat *open_template(struct sv name) {
+    struct str path = {0}, source = {0};
+    struct error e = {0};
+    str_printf(&path, "%s/chat/templates/%.*s", FIXTURES, (int)name.n, name.p);
+    assert_true(file_read(path.p, 1 << 20, &source, &e));
+    struct chat *c = chat_of_template(str_sv(&source), &e);
+    assert_string_equal(e.text, "");
+    str_free(&path);
+    str_free(&source);
+    return c;
+}
+
+static bool render_talk(const struct chat *c, struct json_object *talk, struct str *out,
+                        struct error *e) {
+    struct json_object *kwargs = json_object_new_object();
+    json_object_object_add(kwargs, "bos_token", json_object_new_string("<BOS>"));
+    json_object_object_add(kwargs, "eos_token", json_object_new_string("<EOS>"));
+    struct json_object *more = json_at(talk, "kwargs");
+    if (more) {
+        json_object_object_foreach(more, key, v)
+            json_object_object_add(kwargs, key, json_object_get(v));
+    }
+    struct chat_options opt = {
+        .add_generation_prompt = json_bool_at(talk, "generate", false),
+        .continue_final_message = json_bool_at(talk, "go_on", false),
+        .tools = json_at(talk, "tools"),
+        .documents = json_at(talk, "documents"),
+        .kwargs = kwargs,
+    };
+    bool ok = chat_render(c, json_at(talk, "messages"), &opt, out, e);
+    json_object_put(kwargs);
+    return ok;
+}
+
+static void test_published(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct str file = {0}, out = {0};
+    struct json_object *talks = json_read_file(FIXTURES "/chat/talks.json", 1 << 20, &e);
+    assert_true(file_read(FIXTURES "/chat/talks.jsonl", 1 << 20, &file, &e));
+    struct sv rest = str_sv(&file);
+    int n = 0;
+    for (ptrdiff_t end; (end = sv_find(rest, sv("\n"), 0)) >= 0; n++) {
+        struct json_object *o = json_read(sv_cut(rest, 0, (size_t)end), "talk", &e);
+        rest = sv_cut(rest, (size_t)end + 1, rest.n);
+        struct chat *c = open_template(json_text_at(o, "template"));
+        struct json_object *want = json_at(o, "expected");
+        struct error why = {0};
+        str_clear(&out);
+        bool ok = render_talk(c, json_at(talks, json_text_at(o, "talk").p), &out, &why);
+        if (ok != (want != NULL) || (ok && !sv_eq(str_sv(&out), json_text(want)))) {
+            print_message("%s: %s\n", json_text_at(o, "template").p, json_text_at(o, "talk").p);
+            assert_string_equal(ok ? str_c(&out) : why.text, want ? json_text(want).p : "an error");
+        }
+        if (json_bool_at(o, "raised", false))
+            assert_string_equal(why.text, json_text_at(o, "error").p);
+        chat_close(c);
+        json_object_put(o);
+    }
+    assert_true(n > 200);
+    json_object_put(talks);
+    str_free(&file);
+    str_free(&out);
+}
+
+struct folder {
+    char path[64];
+};
+
+static struct folder folder_new(void) {
+    struct folder d = {"/tmp/test_chat-XXXXXX"};
+    assert_non_null(mkdtemp(d.path));
+    return d;
+}
+
+static void folder_put(const struct folder *d, const char *name, const char *text) {
+    struct error e = {0};
+    char *path = path_join(d->path, name);
+    assert_true(file_write(path, sv(text), &e));
+    free(path);
+}
+
+static void folder_drop(const struct folder *d) {
+    struct error e = {0};
+    struct names names = {0};
+    dir_list(d->path, &names, &e);
+    for (size_t i = 0; i < names.n; i++) {
+        char *path = path_join(d->path, names.name[i]);
+        if (dir_exists(path)) {
+            struct folder sub = {0};
+            snprintf(sub.path, sizeof sub.path, "%s", path);
+            folder_drop(&sub);
+        }
+        unlink(path);
+        free(path);
+    }
+    names_free(&names);
+    rmdir(d->path);
+}
+
+// What the folder's template makes of one user message "hi"; the error's text when it fails.
+static void expect(const struct folder *d, const struct chat_options *opt, const char *want) {
+    struct error e = {0};
+    struct str out = {0};
+    struct chat *c = chat_open(d->path, &e);
+    struct json_object *m = json_read(sv("[{\"role\": \"user\", \"content\": \"hi\"}]"), "m", &e);
+    bool ok = c && chat_render(c, m, opt, &out, &e);
+    assert_string_equal(ok ? str_c(&out) : e.text, want);
+    json_object_put(m);
+    str_free(&out);
+    chat_close(c);
+}
+
+static void test_checkpoint(void **state) {
+    (void)state;
+    struct folder d = folder_new();
+    struct chat_options plain = {0}, prompt = {.add_generation_prompt = true}, with_tools = {0};
+    with_tools.tools = json_object_new_array();
+    struct error e = {0};
+    struct chat *none = chat_open(d.path, &e);
+    assert_non_null(none);
+    assert_false(chat_has_template(none));
+    assert_false(chat_ready(none, &e));
+    assert_non_null(strstr(e.text, "no chat template"));
+    chat_close(none);
+
+    folder_put(&d, "chat_template.json", "{\"chat_template\": \"json {{ messages[0].content }}\"}");
+    expect(&d, &plain, "json hi");
+    folder_put(&d, "special_tokens_map.json", "{\"bos_token\": \"<a>\", \"eos_token\": \"</a>\"}");
+    folder_put(&d, "tokenizer_config.json",
+               "{\"bos_token\": {\"content\": \"<s>\"}, \"pad_token\": null,"
+               " \"extra_special_tokens\": {\"image_token\": \"<i>\"}, \"chat_template\":"
+               " \"{{ bos_token }}{{ eos_token }}{{ pad_token }}{{ image_token }}"
+               "{{ add_generation_prompt }} {{ tools is none }}\"}");
+    expect(&d, &prompt, "<s></a><i>True True");
+    folder_put(&d, "tokenizer_config.json",
+               "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"tools\"},"
+               " {\"name\": \"default\", \"template\": \"plain\"}]}");
+    expect(&d, &plain, "plain");
+    expect(&d, &with_tools, "tools");
+    folder_put(&d, "tokenizer_config.json", "{\"chat_template\": 3}");
+    struct str want = {0};
+    str_printf(&want,
+               "%s/tokenizer_config.json: key \"chat_template\" must be text or a list of "
+               "named templates",
+               d.path);
+    expect(&d, &plain, want.p);
+    str_free(&want);
+    folder_put(&d, "chat_template.jinja", "file {{ bos_token }}");
+    expect(&d, &plain, "file <a>");
+    expect(&d, &with_tools, "file <a>");
+    struct folder more = d;
+    strcat(more.path, "/additional_chat_templates");
+    assert_true(dir_make(more.path, &(struct error){0}));
+    folder_put(&more, "tool_use.jinja", "more");
+    expect(&d, &with_tools, "more");
+    folder_put(&d, "chat_template.jinja", "\n{% if %}");
+    expect(&d, &plain,
+           "chat template \"default\": line 2: expected 'an expression', got 'end of statement "
+           "block'");
+    json_object_put(with_tools.tools);
+    folder_drop(&d);
+}
+
+static void test_requests(void **state) {
+    (void)state;
+    static const struct {
+        const char *messages, *want;
+        bool go_on, generate;
+    } rows[] = {
+        {"{}", "messages must be a list", false, false},
+        {"[]", "messages is empty", false, false},
+        {"[1]", "messages[0] must be an object", false, false},
+        {"[{\"role\": \"user\"}, {\"content\": \"x\"}]", "messages[1].role must be text", false,
+         false},
+        {"[{\"role\": \"user\", \"content\": 3}]", "messages[0].content must be", false, false},
+        {"[{\"role\": \"user\", \"content\": [\"a\", 3]}]", "messages[0].content[1] must be", false,
+         false},
+        {"[{\"role\": \"user\", \"content\": null}]", "no content to continue", true, false},
+        {"[{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]", "no text to continue",
+         true, false},
+        {"[{\"role\": \"user\", \"content\": \"x\"}]", "exclude each other", true, true},
+    };
+    struct error none = {0};
+    struct chat *c = chat_of_template(sv("{{ messages[0].content }}"), &none);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct error e = {0};
+        struct str out = {0};
+        struct json_object *m = json_read(sv(rows[i].messages), "m", &none);
+        struct chat_options opt = {.add_generation_prompt = rows[i].generate,
+                                   .continue_final_message = rows[i].go_on};
+        assert_false(chat_render(c, m, &opt, &out, &e));
+        if (!strstr(e.text, rows[i].want)) assert_string_equal(e.text, rows[i].want);
+        assert_int_equal(out.n, 0);
+        json_object_put(m);
+        str_free(&out);
+    }
+    chat_close(c);
+}
+
+// The last text part goes on; what was passed in stays as it was.
+static void test_continue_parts(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct str out = {0};
+    const char *text = "[{\"role\":\"assistant\",\"content\":[{\"text\":\"a\"},{\"text\":\"b \"},"
+                       "{\"type\":\"image\"}]}]";
+    struct json_object *m = json_read(sv(text), "m", &e);
+    struct chat *c = chat_of_template(
+        sv("{% for p in messages[0].content %}[{{ p.text | trim }}]{% endfor %}"), &e);
+    struct chat_options opt = {.continue_final_message = true};
+    assert_true(chat_render(c, m, &opt, &out, &e));
+    assert_string_equal(out.p, "[a][b");
+    assert_string_equal(json_object_to_json_string_ext(m, JSON_C_TO_STRING_PLAIN), text);
+    json_object_put(m);
+    str_free(&out);
+    chat_close(c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_published),
+        cmocka_unit_test(test_checkpoint),
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_continue_parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -104,7 +104,9 @@ static void test_hostile(void **state) {
          "{% endfor %}{{ ns.l | tojson }}",
          "limit "},
         {"{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "limit depth"},
-        {"{% macro f() %}{% call f() %}x{% endcall %}{% endmacro %}{{ f() }}", "limit depth"},
+        {"{% macro f() %}{% if 0 %}{{ caller() }}{% endif %}{% call f() %}{% endcall %}"
+         "{% endmacro %}{{ f() }}",
+         "limit depth"},
         {"{% for x in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}", "limit depth"},
         {"{% set ns = namespace(x=10) %}{% for i in range(60) %}{% set ns.x = ns.x * ns.x %}"
          "{% endfor %}",

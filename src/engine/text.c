@@ -1,0 +1,119 @@
+#include "engine/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "checkpoint/config.h"
+
+bool text_open(struct text_model *m, const char *path, const struct engine_options *opt,
+               struct error *e) {
+    *m = (struct text_model){0};
+    struct sv in = dir_exists(path) ? sv(path) : path_dir(path);
+    char *dir = mem_textn(in.p, in.n);
+    // The small files first: what is wrong with them is known before a large model is read.
+    struct config *config = config_open(path, e);
+    bool ok = config && generation_config_read(path, config, &m->defaults, e) &&
+              (m->tokenizer = tok_open(dir, e)) != NULL && (m->chat = chat_open(dir, e)) != NULL &&
+              (m->engine = engine_open(path, opt, e)) != NULL;
+    config_close(config);
+    free(dir);
+    if (!ok) text_close(m);
+    return ok;
+}
+
+void text_close(struct text_model *m) {
+    engine_close(m->engine);
+    chat_close(m->chat);
+    tok_close(m->tokenizer);
+    *m = (struct text_model){0};
+}
+
+bool text_chat_ids(const struct text_model *m, struct json_object *messages,
+                   const struct chat_options *opt, struct ids *out, struct error *e) {
+    struct str text = {0};
+    bool ok = chat_render(m->chat, messages, opt, &text, e) &&
+              tok_encode(m->tokenizer, str_sv(&text), false, out, e);
+    str_free(&text);
+    return ok;
+}
+
+struct text_stream {
+    struct tok_stream *tokens;
+    struct str *stop; // [stops]
+    size_t stops;
+    struct str held; // text that may be the beginning of a stop string
+    bool stopped;
+};
+
+struct text_stream *text_stream_open(const struct text_model *m, const struct sv *stops,
+                                     size_t count) {
+    struct text_stream *s = mem_alloc(sizeof *s);
+    s->tokens = tok_stream_open(m->tokenizer, true);
+    s->stop = mem_array(count, sizeof *s->stop);
+    for (size_t i = 0; i < count; i++)
+        if (stops[i].n) str_add(&s->stop[s->stops++], stops[i]);
+    return s;
+}
+
+void text_stream_close(struct text_stream *s) {
+    if (!s) return;
+    tok_stream_close(s->tokens);
+    for (size_t i = 0; i < s->stops; i++) str_free(&s->stop[i]);
+    free(s->stop);
+    str_free(&s->held);
+    free(s);
+}
+
+// Where the first stop string begins in the held text, or -1.
+static ptrdiff_t find_stop(const struct text_stream *s) {
+    ptrdiff_t first = -1;
+    for (size_t i = 0; i < s->stops; i++) {
+        ptrdiff_t at = sv_find(str_sv(&s->held), str_sv(&s->stop[i]), 0);
+        if (at >= 0 && (first < 0 || at < first)) first = at;
+    }
+    return first;
+}
+
+// Bytes at the end of the held text that a stop string may go on from.
+static size_t undecided(const struct text_stream *s) {
+    struct sv held = str_sv(&s->held);
+    size_t most = 0;
+    for (size_t i = 0; i < s->stops; i++) {
+        struct sv stop = str_sv(&s->stop[i]);
+        size_t n = stop.n - 1 < held.n ? stop.n - 1 : held.n;
+        while (n > most && !sv_ends(held, sv_cut(stop, 0, n))) n--;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+static bool emit(struct text_stream *s, size_t keep, struct str *out) {
+    size_t n = s->held.n - keep;
+    str_add(out, sv_n(s->held.p, n));
+    if (keep) memmove(s->held.p, s->held.p + n, keep);
+    s->held.n = keep;
+    return s->stopped;
+}
+
+// Emits what is decided of the held text.
+static bool settle(struct text_stream *s, struct str *out) {
+    ptrdiff_t at = find_stop(s);
+    if (at < 0) return emit(s, undecided(s), out);
+    s->stopped = true;
+    s->held.n = (size_t)at;
+    return emit(s, 0, out);
+}
+
+bool text_stream_push(struct text_stream *s, int32_t id, struct str *out) {
+    if (s->stopped) return true;
+    tok_stream_push(s->tokens, id, &s->held);
+    return settle(s, out);
+}
+
+void text_stream_finish(struct text_stream *s, struct str *out) {
+    if (s->stopped) return;
+    tok_stream_finish(s->tokens, &s->held);
+    if (!settle(s, out)) emit(s, 0, out);
+}

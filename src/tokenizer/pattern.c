@@ -3,6 +3,7 @@
 #include <oniguruma.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "tokenizer/fields.h"
@@ -30,16 +31,15 @@ static const struct {
     const char *name;
     int categories;
 } properties[] = {
-    {"L", IN_L},         {"Lu", IN_LU},         {"Ll", IN_LL},
-    {"Lm", IN_LM},       {"Lo", IN_LO},         {"M", IN_M},
-    {"Mn", 1 << CAT_MN}, {"N", IN_N},           {"Nd", 1 << CAT_ND},
-    {"Nl", 1 << CAT_NL}, {"P", IN_P},           {"Po", 1 << CAT_PO},
-    {"S", IN_S},         {"So", 1 << CAT_SO},   {"Letter", IN_L},
-    {"Number", IN_N},    {"Punctuation", IN_P}, {"mlxcelword", IN_L | IN_M | IN_N | 1 << CAT_PC},
+    {"L", IN_L},           {"Lu", IN_LU},       {"Ll", IN_LL},       {"Lm", IN_LM},
+    {"Lo", IN_LO},         {"M", IN_M},         {"Mn", 1 << CAT_MN}, {"N", IN_N},
+    {"Nd", 1 << CAT_ND},   {"Nl", 1 << CAT_NL}, {"P", IN_P},         {"Po", 1 << CAT_PO},
+    {"S", IN_S},           {"So", 1 << CAT_SO}, {"Letter", IN_L},    {"Number", IN_N},
+    {"Punctuation", IN_P},
 };
 
 enum { PROPERTIES = sizeof properties / sizeof *properties };
-static OnigCodePoint *property_ranges[PROPERTIES];
+static OnigCodePoint *property_ranges[PROPERTIES + 2];
 
 // [number of ranges, from, to, from, to...]
 static OnigCodePoint *ranges_of(int categories) {
@@ -56,6 +56,24 @@ static OnigCodePoint *ranges_of(int categories) {
     return r;
 }
 
+// What \w means in a bracket; outside of one, six signs of Latin-1 are in it as well.
+static bool word(int32_t cp, bool bare) {
+    if (bare && cp < 0x100 && unicode_category(cp) == CAT_NO) return true;
+    if (unicode_in(cp, IN_L | IN_M | 1 << CAT_ND | 1 << CAT_NL | 1 << CAT_PC)) return true;
+    return unicode_category(cp) == CAT_SO && unicode_word(cp); // letters in circles
+}
+
+static OnigCodePoint *word_ranges(bool bare) {
+    OnigCodePoint *r = mem_array(2 * unicode_runs_n + 1, sizeof *r);
+    for (int32_t cp = 0; cp < 0x110000; cp++) {
+        if (!word(cp, bare)) continue;
+        OnigCodePoint code = (OnigCodePoint)cp;
+        if (!r[0] || r[2 * r[0]] + 1 != code) r[0]++, r[2 * r[0] - 1] = code;
+        r[2 * r[0]] = code;
+    }
+    return r;
+}
+
 static void start(void) {
     unicode_init();
     OnigEncoding utf8 = ONIG_ENCODING_UTF8;
@@ -64,27 +82,39 @@ static void start(void) {
         property_ranges[i] = ranges_of(properties[i].categories);
         onig_unicode_define_user_property(properties[i].name, property_ranges[i]);
     }
+    property_ranges[PROPERTIES] = word_ranges(false);
+    property_ranges[PROPERTIES + 1] = word_ranges(true);
+    onig_unicode_define_user_property("mlxcelword", property_ranges[PROPERTIES]);
+    onig_unicode_define_user_property("mlxcelbareword", property_ranges[PROPERTIES + 1]);
 }
 
-// \w and \d are built in, of Oniguruma's own Unicode: put ours in their place.
+// \w, \d and [:punct:] are built in, of Oniguruma's own Unicode: put ours in their place.
 static void modernise(struct str *out, struct sv source) {
-    for (size_t i = 0; i < source.n; i++) {
-        char c = source.p[i], next = i + 1 < source.n ? source.p[i + 1] : 0;
-        if (c != '\\' || !next) {
-            str_addc(out, c);
+    static const struct {
+        const char *old, *in, *bare; // in a bracket, outside
+    } built_in[] = {
+        {"\\w", "\\p{mlxcelword}", "\\p{mlxcelbareword}"},
+        {"\\W", "\\P{mlxcelword}", "\\P{mlxcelbareword}"},
+        {"\\d", "\\p{Nd}", "\\p{Nd}"},
+        {"\\D", "\\P{Nd}", "\\P{Nd}"},
+        {"[:punct:]", "\\p{P}\\p{S}", "[:punct:]"},
+        {"[:^punct:]", "[^\\p{P}\\p{S}]", "[:^punct:]"},
+    };
+    int depth = 0; // of brackets
+    for (size_t i = 0; i < source.n;) {
+        struct sv rest = sv_cut(source, i, source.n);
+        size_t k = 0, known = sizeof built_in / sizeof *built_in;
+        while (k < known && !sv_starts(rest, sv(built_in[k].old))) k++;
+        if (k < known) {
+            str_puts(out, depth ? built_in[k].in : built_in[k].bare);
+            i += strlen(built_in[k].old);
             continue;
         }
-        i++;
-        if (next == 'w')
-            str_puts(out, "\\p{mlxcelword}");
-        else if (next == 'W')
-            str_puts(out, "\\P{mlxcelword}");
-        else if (next == 'd')
-            str_puts(out, "\\p{Nd}");
-        else if (next == 'D')
-            str_puts(out, "\\P{Nd}");
-        else
-            str_addc(out, c), str_addc(out, next);
+        size_t n = rest.p[0] == '\\' && rest.n > 1 ? 2 : 1;
+        if (rest.p[0] == '[') depth++;
+        if (rest.p[0] == ']' && depth) depth--;
+        str_add(out, sv_cut(rest, 0, n));
+        i += n;
     }
 }
 

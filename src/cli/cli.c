@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/random.h>
@@ -48,13 +49,20 @@ void cli_standard_files(void) {
 // --- signals -------------------------------------------------------------------------------------
 
 static volatile sig_atomic_t got;
+static int wake[2] = {-1, -1}; // a pipe that a signal makes readable
 
-static void note(int signal) { got = signal; }
+static void note(int signal) {
+    int before = errno;
+    got = signal;
+    if (write(wake[1], "", 1) < 0) errno = before; // full: readable anyway
+}
 
-// SA_RESETHAND: who asks twice gets out, however long a step takes. No SA_RESTART: a read from the
-// terminal returns.
-void signals_catch(void) {
-    struct sigaction act = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND};
+void signals_catch(bool twice_ends) {
+    if (wake[0] < 0 && pipe2(wake, O_CLOEXEC | O_NONBLOCK) != 0) return;
+    // SA_RESTART: a write is not torn by a signal. Waiting for input is poll's, which always
+    // returns.
+    int flags = twice_ends ? SA_RESTART | (int)SA_RESETHAND : SA_RESTART;
+    struct sigaction act = {.sa_handler = note, .sa_flags = flags};
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
@@ -67,7 +75,20 @@ void signals_release(void) {
 
 int signals_got(void) { return got; }
 
-void signals_clear(void) { got = 0; }
+void signals_clear(void) {
+    char drained[64];
+    got = 0;
+    while (wake[0] >= 0 && read(wake[0], drained, sizeof drained) > 0) continue;
+}
+
+// A signal may come between looking at signals_got and a read that then never returns; the pipe
+// keeps it.
+bool signals_wait(int fd) {
+    struct pollfd fds[] = {{fd, POLLIN, 0}, {wake[0], POLLIN, 0}};
+    while (!got && !fds[0].revents)
+        if (poll(fds, 2, -1) < 0 && errno != EINTR) break;
+    return !got;
+}
 
 // --- opening a model -----------------------------------------------------------------------------
 

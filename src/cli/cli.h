@@ -26,11 +26,13 @@ void cli_man(FILE *f, const struct command *const *commands, size_t n, const cha
 bool cli_write(struct sv text, struct error *e);
 bool cli_finish(struct error *e); // flushes; tells of a write that failed late
 
-// From signals_catch on, SIGINT and SIGTERM are only noted; the same one again ends the process.
-void signals_catch(void);
+// From signals_catch on, SIGINT and SIGTERM are only noted. twice_ends: the same one again ends the
+// process, however long a step takes.
+void signals_catch(bool twice_ends);
 void signals_release(void); // back to the default
 int signals_got(void);      // the signal's number, 0: none
 void signals_clear(void);
+bool signals_wait(int fd); // until fd can be read: true, or a signal was noted: false
 
 // Descriptors 0 to 2 are made to exist, so that no file is opened in the place of one.
 void cli_standard_files(void);

@@ -54,7 +54,7 @@ static int run(const struct args *a) {
         fail(&e, "import takes a GGUF file and the folder to make: mlxcel import FILE.gguf DIR");
         return cli_usage(&e);
     }
-    signals_catch();
+    signals_catch(true);
     gguf_import(a->operand[0].p, a->operand[1].p, &opt, &report, &e);
     signals_release();
     if (shown > 0) fprintf(stderr, "\r%*s\r", 20, "");

@@ -1,4 +1,5 @@
 // mlxcel: finds the subcommand, parses its options, runs it.
+#include <langinfo.h>
 #include <locale.h>
 #include <signal.h>
 #include <string.h>
@@ -8,10 +9,8 @@
 #include "compute/device.h"
 
 static const struct command *const commands[] = {
-    &command_logits,
-    &command_inspect,
-    &command_arch,
-    &command_import,
+    &command_generate, &command_run,  &command_logits,
+    &command_inspect,  &command_arch, &command_import,
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -135,10 +134,17 @@ static int dispatch(int argc, char **argv) {
     return CLI_OK;
 }
 
+// Line editing works on characters: they are UTF-8, also where the environment doesn't say so. Only
+// this category: numbers stay as C writes them.
+static void use_utf8(void) {
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+        setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 int main(int argc, char **argv) {
     cli_standard_files();
     signal(SIGPIPE, SIG_DFL); // a parent may have ignored it; `mlxcel ... | head` ends quietly
-    setlocale(LC_CTYPE, "");  // only this category: numbers stay as C writes them
+    use_utf8();
     int code = dispatch(argc, argv);
     struct error e = {0};
     if (code == CLI_OK && !cli_finish(&e)) code = cli_error(&e);

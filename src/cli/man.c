@@ -110,7 +110,10 @@ static void man_environment(FILE *f, const struct command *const *commands, size
         }
     }
     fputs(".It Ev MLXCEL_LOG\nThe least level of messages shown: error, warn, info or debug.\n", f);
-    fputs(".It Ev XDG_STATE_HOME\nWhere the history of\n.Ic mlxcel run\nis kept.\n.El\n", f);
+    fputs(".El\n.Sh FILES\n.Bl -tag -width Ds\n"
+          ".It Pa ${XDG_STATE_HOME:-~/.local/state}/mlxcel/history\n"
+          "The lines typed in\n.Cm run .\n.El\n",
+          f);
     map_free(&seen);
 }
 

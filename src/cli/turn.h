@@ -1,0 +1,47 @@
+// One turn of a conversation, as `generate` and `run` have it: messages to ids, ids to an answer
+// that streams to standard output and that a signal ends.
+#ifndef CLI_TURN_H
+#define CLI_TURN_H
+
+#include "base/json.h"
+#include "cli/cli.h"
+#include "engine/answer.h"
+
+struct turn_options {
+    struct sampling sampling;
+    int64_t max_new; // -1: as many as the context holds
+    bool raw;        // the contents of the messages and nothing else
+    bool labels;     // without a template, say who speaks: "User: ...", "Assistant:"
+    bool ignore_eos;
+    const struct sv *stop; // [stops]
+    size_t stops;
+};
+
+// The views in opt are a's.
+bool turn_read_options(const struct args *a, struct turn_options *opt, struct error *e);
+// Opens the model with a progress line on a terminal; *seconds is how long it took.
+bool turn_open(const struct args *a, const char *path, struct text_model *m, double *seconds,
+               struct error *e);
+
+// Conversations are JSON arrays of {role, content}, as the template takes them. A new one begins
+// with the system message if the command line has one. The caller owns it.
+struct json_object *turn_messages(const struct args *a);
+void turn_add(struct json_object *messages, const char *role, struct sv content);
+
+struct turn {
+    struct ids prompt;
+    struct answer answer;
+    struct str text; // of the whole answer
+};
+
+// Answers the conversation. stream: to standard output, piece by piece. A signal (signals_got)
+// ends it early with FINISH_CANCELLED, which is not a failure. t must be closed in any case.
+bool turn_run(struct turn *t, struct text_model *m, const struct turn_options *opt,
+              struct json_object *messages, bool stream, struct error *e);
+void turn_close(struct turn *t);
+
+// Seconds of the prompt (to the first token) and of the rest, and the tokens made in the rest.
+void turn_times(const struct turn *t, double *prompt, double *rest, size_t *rest_tokens);
+void turn_print_stats(const struct turn *t, double load_seconds); // on standard error
+
+#endif

@@ -1,0 +1,439 @@
+// The built program: options, exit codes, output, signals.
+#include "program.h"
+
+#include <sys/stat.h>
+
+#include "base/json.h"
+#include "checkpoint/safetensors.h"
+
+static bool has(const struct str *text, const char *part) {
+    return sv_find(str_sv(text), sv(part), 0) >= 0;
+}
+
+static struct json_object *parse(const struct program *p) {
+    struct error e = {0};
+    struct json_object *o = json_read(str_sv(&p->out_text), "output", &e);
+    assert_string_equal(e.text, "");
+    return o;
+}
+
+// One line that begins "mlxcel: error: ", nothing on standard output, this exit code.
+static void expect_error(int code, const char *part, const char *input, const char *const *args) {
+    struct program p;
+    assert_int_equal(program_run(&p, input, args), code);
+    assert_int_equal(p.out_text.n, 0);
+    if (!has(&p.err_text, part)) fail_msg("\"%s\" is not in: %s", part, str_c(&p.err_text));
+    assert_true(sv_starts(str_sv(&p.err_text), sv("mlxcel: error: ")));
+    assert_int_equal(sv_find(str_sv(&p.err_text), sv("\n"), 0), p.err_text.n - 1);
+    program_free(&p);
+}
+
+static void expect_text(const char *text, const char *input, const char *const *args) {
+    struct program p;
+    assert_int_equal(program_run(&p, input, args), 0);
+    assert_string_equal(str_c(&p.out_text), text);
+    assert_string_equal(str_c(&p.err_text), "");
+    program_free(&p);
+}
+
+static struct json_object *expect_json(const char *input, const char *const *args) {
+    struct program p;
+    assert_int_equal(program_run(&p, input, args), 0);
+    struct json_object *o = parse(&p);
+    program_free(&p);
+    return o;
+}
+
+// --- help ----------------------------------------------------------------------------------------
+
+static void test_help(void **state) {
+    (void)state;
+    struct program p;
+    assert_int_equal(program_run(&p, "", ARGS("--version")), 0);
+    assert_true(sv_starts(str_sv(&p.out_text), sv("mlxcel " MLXCEL_VERSION "\n")));
+    assert_true(has(&p.out_text, MLXCEL_FEATURES));
+    program_free(&p);
+
+    static const char *const commands[] = {"generate", "run", "logits", "inspect", "arch"};
+    struct program overview, man;
+    assert_int_equal(program_run(&overview, "", ARGS("help")), 0);
+    assert_int_equal(program_run(&man, "", ARGS("--man")), 0);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        struct program by_help, by_option;
+        assert_true(has(&overview.out_text, commands[i]));
+        assert_true(has(&man.out_text, commands[i]));
+        assert_int_equal(program_run(&by_help, "", ARGS("help", commands[i])), 0);
+        assert_int_equal(program_run(&by_option, "", ARGS(commands[i], "--help")), 0);
+        assert_true(has(&by_help.out_text, "Usage: mlxcel "));
+        assert_true(has(&by_help.out_text, "--verbose"));
+        assert_string_equal(by_help.out_text.p, by_option.out_text.p);
+        program_free(&by_help);
+        program_free(&by_option);
+    }
+    assert_true(has(&man.out_text, ".It Ev MLXCEL_DEVICE\n"));
+    assert_false(has(&man.out_text, "draft")); // what isn't in this build isn't listed
+    program_free(&overview);
+    program_free(&man);
+
+    assert_int_equal(program_run(&p, "", (const char *const[]){NULL}), 2);
+    assert_int_equal(p.out_text.n, 0);
+    assert_true(has(&p.err_text, "Usage:"));
+    program_free(&p);
+}
+
+static void test_usage_errors(void **state) {
+    (void)state;
+#define WRONG(part, ...) expect_error(2, part, "", ARGS(__VA_ARGS__))
+    WRONG("unknown command generat; did you mean generate?", "generat");
+    WRONG("unknown option --no-such", "--no-such");
+    WRONG("mlxcel-server", "serve", "-m", MODEL);
+    WRONG("unknown option --temprature; did you mean --temperature?", "generate", "--temprature");
+    WRONG("unknown option --xyzzy (\"mlxcel help generate\" lists them)", "generate", "--xyzzy=1");
+    WRONG("unknown option -Z", "generate", "-Z");
+    WRONG("--top-p \"1.5\": must be a number from 0 to 1", "generate", "--top-p", "1.5");
+    WRONG("--top-k \"1.5\": must be a whole number", "generate", "--top-k=1.5");
+    WRONG("-n \"12x\": must be a whole number from -1 to", "generate", "-n12x");
+    WRONG("--temp \"nan\": must be a number", "generate", "--temp", "nan");
+    WRONG("-n \"99999999999999999999\"", "generate", "-n", "99999999999999999999");
+    WRONG("--precision \"f16\": must be one of native|f32", "generate", "--precision", "f16");
+    WRONG("--json takes no value", "generate", "--json=1");
+    WRONG("--prompt needs a value: --prompt TEXT", "generate", "--prompt");
+    WRONG("unexpected argument \"b\"", "generate", "b");
+    WRONG("LoRA adapters are not in this build", "generate", "-m", MODEL, "--adapter", "x");
+    WRONG("-ngl: a model can't be split", "generate", "-m", MODEL, "-ngl", "99");
+    WRONG("no model: pass a checkpoint's folder with -m PATH", "generate", "-p", "x");
+    WRONG("exclude each other", "generate", "-m", MODEL, "-p", "x", "-f", "y");
+    WRONG("--json needs a prompt", "run", MODEL, "--json");
+    WRONG("/no/such: No such file", "generate", "-m", "/no/such", "-p", "x");
+    WRONG("does not download", "generate", "-m", "owner/name", "-p", "x");
+    WRONG("no token ids", "logits", "-m", MODEL);
+    WRONG("\"x\" is not a token id", "logits", "-m", MODEL, "--ids", "1,x");
+    WRONG("no token ids", "logits", "-m", MODEL, "--ids", ",");
+#undef WRONG
+}
+
+static void test_environment(void **state) {
+    (void)state;
+    setenv("LLAMA_ARG_MODEL", MODEL, 1);
+    setenv("LLAMA_ARG_N_PREDICT", "2", 1);
+    expect_text("Hello,\n", "", ARGS("generate", "-p", "Hi"));
+    expect_text("Hello\n", "", ARGS("generate", "-p", "Hi", "-n", "1")); // the option wins
+    setenv("LLAMA_ARG_N_PREDICT", "two", 1);
+    expect_error(2, "LLAMA_ARG_N_PREDICT \"two\": must be a whole number", "",
+                 ARGS("generate", "-p", "Hi"));
+    setenv("LLAMA_ARG_N_PREDICT", "", 1); // empty counts as unset
+    expect_text(GREETING "\n", "", ARGS("generate", "-p", "Hi"));
+    setenv("MLXCEL_DEVICE", "abacus", 1);
+    expect_error(2, "MLXCEL_DEVICE \"abacus\": must be one of", "", ARGS("generate", "-p", "Hi"));
+    setenv("MLXCEL_DEVICE", "gpu", 1); // a wish: without one it is the CPU
+    expect_text(GREETING "\n", "", ARGS("generate", "-p", "Hi"));
+    unsetenv("MLXCEL_DEVICE");
+    unsetenv("LLAMA_ARG_N_PREDICT");
+    unsetenv("LLAMA_ARG_MODEL");
+}
+
+// --- generate ------------------------------------------------------------------------------------
+
+static void test_prompts(void **state) {
+    (void)state;
+    char file[] = "/tmp/mlxcel-cli-XXXXXX";
+    int fd = mkstemp(file);
+    assert_int_equal(write(fd, "Hi\n", 3), 3);
+    close(fd);
+    expect_text(GREETING "\n", "", ARGS("generate", "-m", MODEL, "-p", "Hi"));
+    expect_text(GREETING "\n", "",
+                ARGS("gen", ("--model=" FIXTURES "/text"), "--prompt=Hi", "-vq"));
+    expect_text(GREETING "\n", "",
+                ARGS("generate", "-m", (FIXTURES "/text/config.json"), "-f", file));
+    expect_text(GREETING "\n", "", ARGS("run", MODEL, "-p", "Hi"));
+    expect_error(1, "no-such-file", "", ARGS("generate", "-m", MODEL, "-f", "/no-such-file"));
+
+    expect_text(GREETING "\n", "",
+                ARGS("generate", "-m", MODEL, "-p", "\xff\xc3(\x01")); // not UTF-8
+
+    // The same prompt by each way has as many tokens: the line break at a file's end isn't one.
+    static const char *const way[][3] = {{"-p", "Hi"}, {"-p", "-"}, {"-f", NULL}, {NULL}};
+    for (int i = 0; i < 4; i++) {
+        const char *value = i == 2 ? file : way[i][1];
+        struct json_object *o =
+            expect_json("Hi\n", (const char *const[]){"generate", "-m", MODEL, "--json", way[i][0],
+                                                      value, NULL});
+        assert_int_equal(json_int_at(json_at(o, "usage"), "prompt_tokens", 0), 21);
+        json_object_put(o);
+    }
+    unlink(file);
+}
+
+static void test_json(void **state) {
+    (void)state;
+    struct json_object *o =
+        expect_json("", ARGS("generate", "-m", MODEL, "-p", "Hi", "--json", "-sys", "Be brief."));
+    assert_true(sv_is(json_text_at(o, "text"), GREETING));
+    assert_true(sv_is(json_text_at(o, "finish_reason"), "stop"));
+    assert_true(sv_is(json_text_at(o, "model"), MODEL));
+    assert_int_equal(json_object_array_length(json_at(o, "ids")), 13);
+    struct json_object *usage = json_at(o, "usage"), *timings = json_at(o, "timings");
+    assert_int_equal(json_int_at(usage, "prompt_tokens", 0), 21 + 19);
+    assert_int_equal(json_int_at(usage, "completion_tokens", 0), 13);
+    assert_int_equal(json_int_at(usage, "total_tokens", 0), 40 + 13);
+    assert_int_equal(json_int_at(timings, "prompt_n", 0), 40);
+    assert_true(json_number_at(timings, "prompt_per_second", 0) > 0);
+    assert_true(json_number_at(timings, "predicted_per_second", 0) > 0);
+    json_object_put(o);
+
+    // Cut within a character: still valid JSON, and the text says that something is missing.
+    o = expect_json("", ARGS("generate", "-m", MODEL, "-p", "Hi", "--json", "-n", "4"));
+    assert_true(sv_is(json_text_at(o, "text"), "Hello, w\xef\xbf\xbd"));
+    assert_true(sv_is(json_text_at(o, "finish_reason"), "length"));
+    json_object_put(o);
+
+    o = expect_json("", ARGS("generate", "-m", MODEL, "-p", "Hi", "--raw", "--json", "-n", "0"));
+    assert_int_equal(json_int_at(json_at(o, "usage"), "prompt_tokens", 0), 2);
+    assert_int_equal(json_object_array_length(json_at(o, "ids")), 0);
+    json_object_put(o);
+}
+
+static void test_stops(void **state) {
+    (void)state;
+    expect_text("Hello, w\xc3\xb6\n", "",
+                ARGS("generate", "-m", MODEL, "-p", "Hi", "--stop", "no", "--stop", "rld"));
+    expect_text(GREETING GREETING "\n", "",
+                ARGS("generate", "-m", MODEL, "-p", "Hi", "--ignore-eos", "-n", "25"));
+    struct json_object *o = expect_json(
+        "", ARGS("generate", "-m", MODEL, "-p", "Hi", "--ignore-eos", "-c", "32", "--json"));
+    assert_int_equal(json_int_at(json_at(o, "usage"), "total_tokens", 0), 32);
+    assert_true(sv_is(json_text_at(o, "finish_reason"), "length"));
+    json_object_put(o);
+    expect_error(1, "--ctx-size", "", ARGS("generate", "-m", MODEL, "-p", "Hi", "-c", "8"));
+}
+
+static struct str sampled(const char *seed) {
+    struct program p;
+    assert_int_equal(program_run(&p, "",
+                                 ARGS("generate", "-m", MODEL, "-p", "Hi", "--ignore-eos", "-n",
+                                      "20", "-t", "20", "--seed", seed)),
+                     0);
+    str_free(&p.err_text);
+    return p.out_text;
+}
+
+static void test_seed(void **state) {
+    (void)state;
+    struct str a = sampled("7"), again = sampled("7"), b = sampled("8"), c = sampled("-1"),
+               d = sampled("-1");
+    assert_string_equal(a.p, again.p);
+    assert_string_not_equal(a.p, b.p);
+    assert_string_not_equal(c.p, d.p);
+    struct str *all[] = {&a, &again, &b, &c, &d};
+    for (int i = 0; i < 5; i++) str_free(all[i]);
+}
+
+static void test_stats(void **state) {
+    (void)state;
+    struct program p;
+    assert_int_equal(program_run(&p, "", ARGS("generate", "-m", MODEL, "-p", "Hi", "--stats")), 0);
+    assert_string_equal(p.out_text.p, GREETING "\n");
+    static const char *const want[] = {"load",       "prompt", "21 tokens",
+                                       "generation", "tok/s",  "first token"};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) assert_true(has(&p.err_text, want[i]));
+    program_free(&p);
+}
+
+// --- what goes wrong -----------------------------------------------------------------------------
+
+static void test_signals(void **state) {
+    (void)state;
+    static const char *const endless[] = {"generate", "-m",           MODEL, "-p",
+                                          "Hi",       "--ignore-eos", NULL};
+    struct program p;
+    program_start(&p, endless);
+    program_read(&p, GREETING);
+    kill(p.pid, SIGINT);
+    assert_int_equal(program_finish(&p), 130);
+    assert_true(WIFEXITED(p.status));
+    assert_true(sv_ends(str_sv(&p.out_text), sv("\n")));
+    assert_true(utf8_valid(str_sv(&p.out_text)));
+    assert_string_equal(str_c(&p.err_text), "");
+    program_free(&p);
+
+    program_start(&p, ARGS("generate", "-m", MODEL, "-p", "Hi", "--ignore-eos", "--json", "-v"));
+    while (!has(&p.err_text, "loaded in")) program_take(&p.err, &p.err_text);
+    usleep(100000);
+    kill(p.pid, SIGTERM);
+    assert_int_equal(program_finish(&p), 143);
+    struct json_object *o = parse(&p);
+    assert_true(sv_is(json_text_at(o, "finish_reason"), "cancelled"));
+    json_object_put(o);
+    program_free(&p);
+}
+
+static void test_reader_goes_away(void **state) {
+    (void)state;
+    struct program p;
+    program_start(&p, ARGS("generate", "-m", MODEL, "-p", "Hi", "--ignore-eos"));
+    program_read(&p, "Hello");
+    close(p.out);
+    p.out = -1;
+    assert_int_equal(program_finish(&p), 128 + SIGPIPE);
+    assert_string_equal(str_c(&p.err_text), "");
+    program_free(&p);
+}
+
+static void test_output_fails(void **state) {
+    (void)state;
+    static const char generate[] = "\"$0\" generate -m \"$1\" -p Hi >";
+    struct program p;
+    struct str command = {0};
+    str_printf(&command, "%s&-", generate);
+    program_start_at(&p, "/bin/sh", ARGS("-c", command.p, MLXCEL, MODEL));
+    assert_int_equal(program_finish(&p), 0);
+    assert_int_equal(p.err_text.n, 0);
+    program_free(&p);
+    str_clear(&command);
+    str_printf(&command, "%s/dev/full", generate);
+    program_start_at(&p, "/bin/sh", ARGS("-c", command.p, MLXCEL, MODEL));
+    assert_int_equal(program_finish(&p), 1);
+    assert_string_equal(p.err_text.p, "mlxcel: error: standard output: No space left on device\n");
+    program_free(&p);
+    program_start_at(&p, "/bin/sh", ARGS("-c", "\"$0\" help generate >/dev/full", MLXCEL));
+    assert_int_equal(program_finish(&p), 1);
+    assert_true(has(&p.err_text, "No space left on device"));
+    program_free(&p);
+    str_free(&command);
+}
+
+static void test_broken_model(void **state) {
+    (void)state;
+    struct error e = {0};
+    char dir[] = "/tmp/mlxcel-cli-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    expect_error(1, "config.json", "", ARGS("generate", "-m", dir, "-p", "Hi"));
+    model_copy(dir, "tokenizer.json");
+    expect_error(1, "tokenizer.json", "", ARGS("generate", "-m", dir, "-p", "Hi"));
+    model_copy(dir, NULL);
+    char *weights = path_join(dir, "model.safetensors");
+    struct str data = {0};
+    assert_true(file_read(weights, 1 << 20, &data, &e));
+    assert_true(file_write(weights, sv_cut(str_sv(&data), 0, data.n / 2), &e));
+    expect_error(1, "model.safetensors", "", ARGS("generate", "-m", dir, "-p", "Hi"));
+    expect_error(1, "model.safetensors", "", ARGS("inspect", "-m", dir));
+    free(weights);
+    str_free(&data);
+    folder_remove(dir);
+}
+
+// --- the other commands --------------------------------------------------------------------------
+
+static const int32_t greeting_ids[] = {259, 44,  260, 195, 182, 261, 33,
+                                       32,  240, 159, 152, 128, 263};
+
+static void check_logits_file(const char *path, const char *chunk) {
+    struct program p;
+    struct error e = {0};
+    struct st_file f;
+    assert_int_equal(
+        program_run(&p, "",
+                    ARGS("logits", "-m", MODEL, "--ids", "262, 10,259", "-q", "--greedy", "12",
+                         "--chunk", chunk, "--out", path, "--precision", "f32")),
+        0);
+    assert_string_equal(str_c(&p.out_text), "");
+    program_free(&p);
+    assert_true(st_open(&f, path, &e));
+    const struct st_tensor *logits = st_need(&f, sv("logits"), &e);
+    const struct st_tensor *greedy = st_need(&f, sv("greedy_ids"), &e);
+    assert_false(e.set);
+    assert_int_equal(logits->t.type, DT_F32);
+    assert_int_equal(logits->t.n[0], 3);
+    assert_int_equal(logits->t.n[1], 264);
+    assert_int_equal(greedy->t.type, DT_I32);
+    assert_memory_equal(greedy->t.data, greeting_ids + 1, 12 * sizeof(int32_t));
+    const float *row = logits->t.data;
+    assert_float_equal(row[264 + 259], 8, 1e-3); // after a line break comes "Hello"
+    assert_float_equal(row[264 + 258], 0, 1e-4);
+    assert_float_equal(row[2 * 264 + 44], 8, 1e-3);
+    st_close(&f);
+}
+
+static void test_logits(void **state) {
+    (void)state;
+    char path[] = "/tmp/mlxcel-logits-XXXXXX";
+    close(mkstemp(path));
+    check_logits_file(path, "0");
+    check_logits_file(path, "1");
+    unlink(path);
+    expect_text("0\t10\t259:7.99974\t0:0\ngreedy\t259\t44\n", "",
+                ARGS("logits", "-m", MODEL, "--ids", "10", "--top", "2", "--greedy", "2"));
+    struct json_object *o =
+        expect_json("", ARGS("logits", "-m", MODEL, "--ids", "10,44", "--top", "0", "--json"));
+    struct json_object *rows = json_at(o, "rows");
+    assert_int_equal(json_object_array_length(rows), 2);
+    struct json_object *second = json_at(json_object_array_get_idx(rows, 1), "logits");
+    assert_int_equal(json_object_array_length(second), 264);
+    assert_float_equal(json_object_get_double(json_object_array_get_idx(second, 260)), 8, 1e-3);
+    json_object_put(o);
+    expect_error(1, "/no/such/dir/x", "",
+                 ARGS("logits", "-m", MODEL, "--ids", "1", "--out", "/no/such/dir/x"));
+    expect_error(1, "264", "", ARGS("logits", "-m", MODEL, "--ids", "1,264"));
+}
+
+static void test_inspect(void **state) {
+    (void)state;
+    struct json_object *o = expect_json("", ARGS("inspect", "-m", MODEL, "--json", "--batch", "2"));
+    assert_true(sv_is(json_text_at(o, "family"), "llama"));
+    assert_int_equal(json_int_at(o, "context", 0), 8192); // not the model's 65536
+    assert_int_equal(json_int_at(o, "model_context", 0), 65536);
+    assert_int_equal(json_int_at(o, "batch", 0), 2);
+    assert_true(json_bool_at(o, "tokenizer", false));
+    assert_true(json_bool_at(o, "chat_template", false));
+    assert_true(json_bool_at(o, "fits", false));
+    int64_t total = json_int_at(o, "weights_bytes", 0) + json_int_at(o, "kv_cache_bytes", 0) +
+                    json_int_at(o, "scratch_bytes", 0);
+    assert_int_equal(json_int_at(o, "total_bytes", 0), total);
+    assert_true(json_int_at(o, "weights_bytes", 0) > 70000);
+    json_object_put(o);
+
+    // What can't fit is told, and isn't an error.
+    struct program p;
+    assert_int_equal(
+        program_run(&p, "", ARGS("inspect", MODEL, "-n", "1000000000", "--batch", "4096")), 0);
+    assert_true(has(&p.out_text, "DOES NOT FIT"));
+    assert_true(has(&p.out_text, "Llama (llama), 1 layers"));
+    program_free(&p);
+}
+
+static void test_arch(void **state) {
+    (void)state;
+    struct json_object *o = expect_json("", ARGS("arch", "--json"));
+    bool llama = false;
+    for (size_t i = 0; i < json_object_array_length(o); i++) {
+        struct json_object *f = json_object_array_get_idx(o, i);
+        llama |= sv_is(json_text_at(f, "id"), "llama");
+        assert_true(json_text_at(f, "name").n > 0);
+        assert_true(json_object_array_length(json_at(f, "model_types")) > 0);
+    }
+    assert_true(llama);
+    json_object_put(o);
+    struct program p;
+    assert_int_equal(program_run(&p, "", ARGS("supported")), 0);
+    assert_true(has(&p.out_text, "llama "));
+    program_free(&p);
+}
+
+int main(void) {
+    static const char *const ours[] = {"LLAMA_ARG_MODEL",    "LLAMA_ARG_N_PREDICT", "MLXCEL_DEVICE",
+                                       "LLAMA_ARG_CTX_SIZE", "LLAMA_ARG_TOP_K",     "MLXCEL_LOG"};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) unsetenv(ours[i]);
+    setenv("LLAMA_ARG_THREADS", "1", 1); // the model is too small for more
+    signal(SIGPIPE, SIG_IGN); // of this process: the program must not depend on what it inherits
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_help),         cmocka_unit_test(test_usage_errors),
+        cmocka_unit_test(test_environment),  cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_json),         cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_seed),         cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_signals),      cmocka_unit_test(test_reader_goes_away),
+        cmocka_unit_test(test_output_fails), cmocka_unit_test(test_broken_model),
+        cmocka_unit_test(test_logits),       cmocka_unit_test(test_inspect),
+        cmocka_unit_test(test_arch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

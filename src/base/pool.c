@@ -82,7 +82,7 @@ static void publish(struct pool *p) {
 }
 
 // Physical cores among the CPUs this process may use: CPUs that are the first of their siblings.
-int pool_default_threads(void) {
+static int default_threads(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
     int cores = 0;
@@ -104,7 +104,7 @@ int pool_default_threads(void) {
 }
 
 struct pool *pool_open(int threads, struct error *e) {
-    if (threads <= 0) threads = pool_default_threads();
+    if (threads <= 0) threads = default_threads();
     struct pool *p = mem_alloc(sizeof *p);
     p->threads = threads;
     p->worker = mem_array((size_t)threads, sizeof *p->worker);

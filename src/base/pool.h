@@ -11,7 +11,6 @@ struct pool;
 struct pool *pool_open(int threads, struct error *e);
 void pool_close(struct pool *p); // NULL is fine
 int pool_threads(const struct pool *p);
-int pool_default_threads(void);
 
 // Calls fn(arg, task, thread) for every task in [0, tasks), spread over the threads, and returns
 // when all are done. thread is in [0, pool_threads). Tasks are handed out in rising order.

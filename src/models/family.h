@@ -23,11 +23,8 @@ struct family {
 
 const struct family *const *families(size_t *n);
 
-// The family of a config's model_type. None is an error that lists what there is; there is no
-// default architecture.
-const struct family *family_find(struct config *c, struct error *e);
-
-// family_find, then its spec with every key accounted for. spec is the caller's to free.
+// The family of a config's model_type, and its spec with every key accounted for. No family is an
+// error that lists what there is; there is no default architecture. spec is the caller's to free.
 const struct family *family_read(struct config *c, struct decoder_spec *spec, struct error *e);
 
 // --- shared by the families' files -------------------------------------------------------------

@@ -32,7 +32,7 @@ static bool is_of(const struct family *f, struct sv model_type) {
     return false;
 }
 
-const struct family *family_find(struct config *c, struct error *e) {
+static const struct family *find(struct config *c, struct error *e) {
     struct sv type = config_text(c, "model_type", "");
     if (!config_ok(c, e)) return NULL;
     struct str known = {0};
@@ -54,7 +54,7 @@ const struct family *family_find(struct config *c, struct error *e) {
 }
 
 const struct family *family_read(struct config *c, struct decoder_spec *spec, struct error *e) {
-    const struct family *f = family_find(c, e);
+    const struct family *f = find(c, e);
     if (!f) return NULL;
     f->spec(c, spec);
     if (config_ok(c, e) && config_check_unread(c, e)) return f;

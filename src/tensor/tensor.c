@@ -31,10 +31,6 @@ bool dtype_from_name(struct sv name, enum dtype *out) {
     return false;
 }
 
-bool dtype_is_float(enum dtype t) {
-    return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64;
-}
-
 static float bits_f32(uint32_t u) {
     float f;
     memcpy(&f, &u, sizeof f);
@@ -95,10 +91,6 @@ struct tensor tensor_2d(enum dtype t, int64_t a, int64_t b, void *data) {
     return tensor_nd(t, 2, (int64_t[]){a, b}, data);
 }
 
-struct tensor tensor_3d(enum dtype t, int64_t a, int64_t b, int64_t c, void *data) {
-    return tensor_nd(t, 3, (int64_t[]){a, b, c}, data);
-}
-
 int64_t tensor_count(struct tensor t) {
     int64_t count = 1;
     for (int d = 0; d < t.dims; d++) count *= t.n[d];
@@ -140,26 +132,9 @@ int64_t tensor_rows(struct tensor t) {
 
 struct tensor tensor_split_heads(struct tensor t, int64_t heads) {
     assert(t.dims == 2 && t.n[1] % heads == 0);
-    struct tensor out = tensor_3d(t.type, t.n[0], heads, t.n[1] / heads, t.data);
+    struct tensor out = tensor_nd(t.type, 3, (int64_t[]){t.n[0], heads, t.n[1] / heads}, t.data);
     out.stride[0] = t.stride[0];
     return out;
-}
-
-struct tensor tensor_join_heads(struct tensor t) {
-    assert(t.dims == 3 && tensor_rows_contiguous(t));
-    struct tensor out = tensor_2d(t.type, t.n[0], t.n[1] * t.n[2], t.data);
-    out.stride[0] = t.stride[0];
-    return out;
-}
-
-struct tensor tensor_as_2d(struct tensor t, int64_t a, int64_t b) {
-    assert(tensor_contiguous(t) && a * b == tensor_count(t));
-    return tensor_2d(t.type, a, b, t.data);
-}
-
-struct tensor tensor_as_3d(struct tensor t, int64_t a, int64_t b, int64_t c) {
-    assert(tensor_contiguous(t) && a * b * c == tensor_count(t));
-    return tensor_3d(t.type, a, b, c, t.data);
 }
 
 struct tensor tensor_slice(struct tensor t, int dim, int64_t from, int64_t count) {

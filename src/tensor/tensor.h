@@ -33,7 +33,6 @@ enum dtype {
 size_t dtype_size(enum dtype t);
 const char *dtype_name(enum dtype t);                  // as SafeTensors writes it: "BF16"
 bool dtype_from_name(struct sv name, enum dtype *out); // exact, upper case
-bool dtype_is_float(enum dtype t);                     // F16, BF16, F32, F64
 
 float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f); // nearest, ties to even; overflow to infinity
@@ -53,7 +52,6 @@ struct tensor {
 // A contiguous tensor over data.
 struct tensor tensor_1d(enum dtype t, int64_t a, void *data);
 struct tensor tensor_2d(enum dtype t, int64_t a, int64_t b, void *data);
-struct tensor tensor_3d(enum dtype t, int64_t a, int64_t b, int64_t c, void *data);
 struct tensor tensor_nd(enum dtype t, int dims, const int64_t *n, void *data);
 
 int64_t tensor_count(struct tensor t); // elements
@@ -66,12 +64,8 @@ bool tensor_same_shape(struct tensor a, struct tensor b);
 int64_t tensor_rows(struct tensor t);
 int64_t tensor_width(struct tensor t); // the last dimension
 
-// Views. Reshape needs a contiguous tensor with the same count; splitting and joining heads keep
-// the stride of the rows, so they also take a band of columns.
+// Views. Splitting heads keeps the stride of the rows, so it also takes a band of columns.
 struct tensor tensor_split_heads(struct tensor t, int64_t heads); // [n, heads * w] -> [n, heads, w]
-struct tensor tensor_join_heads(struct tensor t);                 // [n, heads, w] -> [n, heads * w]
-struct tensor tensor_as_2d(struct tensor t, int64_t a, int64_t b);
-struct tensor tensor_as_3d(struct tensor t, int64_t a, int64_t b, int64_t c);
 struct tensor tensor_slice(struct tensor t, int dim, int64_t from, int64_t count);
 
 void tensor_shape_text(struct tensor t, char out[96]); // "[2, 64] BF16"

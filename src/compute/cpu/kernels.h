@@ -18,9 +18,7 @@ struct q8 {
     int32_t pad;
 };
 
-// A tile of y = x w^T: the rows [r0, r1) of x and the outputs [o0, o1) of w, at most
-// MATMUL_OUTPUTS of them.
-enum { MATMUL_OUTPUTS = 32 };
+// A tile of y = x w^T: the rows [r0, r1) of x and the outputs [o0, o1) of w.
 struct matmul {
     const struct weight *w;
     const float *x;     // [n, ldx]
@@ -32,8 +30,8 @@ struct tile {
     int64_t r0, r1, o0, o1;
 };
 
-// Floats that a thread needs to work in, for a weight with `in` columns.
-enum { MATMUL_CHUNK = 1024 };
+// Floats that a thread needs to work in, for a weight with `in` columns: a panel of the weight.
+enum { MATMUL_OUTPUTS = 32, MATMUL_CHUNK = 1024 };
 static inline int64_t matmul_work(int64_t in) { return MATMUL_OUTPUTS * MATMUL_CHUNK + in; }
 
 // One step of attention: `queries` heads that share a kv head, against `count` tokens of one page,

@@ -5,6 +5,7 @@ struct linear_job {
     const struct cpu_kernels *kernels;
     struct matmul product[LINEAR_MAX];
     int64_t first_task[LINEAR_MAX + 1]; // of each product
+    int64_t outputs;                    // of a task
     int64_t rows, step, bands;          // x is cut into bands of `step` rows
     float *work;                        // work_size floats a thread
     int64_t work_size;
@@ -18,9 +19,9 @@ static void linear_task(void *arg, int task, int thread) {
     while (task >= j->first_task[i + 1]) i++;
     const struct matmul *m = &j->product[i];
     int64_t at = (task - j->first_task[i]) / j->bands, band = (task - j->first_task[i]) % j->bands;
-    struct tile t = {.r0 = band * j->step, .o0 = at * MATMUL_OUTPUTS};
+    struct tile t = {.r0 = band * j->step, .o0 = at * j->outputs};
     t.r1 = t.r0 + j->step < j->rows ? t.r0 + j->step : j->rows;
-    t.o1 = t.o0 + MATMUL_OUTPUTS < m->w->out ? t.o0 + MATMUL_OUTPUTS : m->w->out;
+    t.o1 = t.o0 + j->outputs < m->w->out ? t.o0 + j->outputs : m->w->out;
     float *work = j->work + thread * j->work_size;
     j->kernels->matmul(m, &t, work);
     if (!j->gated) return;
@@ -61,6 +62,24 @@ static bool quantizes(const struct context *c, const struct weight *w) {
            w->layout == WEIGHT_AFFINE && (w->bits == 4 || w->bits == 8);
 }
 
+// Tasks of as many outputs as leave each thread several; where the outputs are too few for that,
+// x is cut into bands of rows as well, not too short, since every band decodes the weights again.
+static void cut_tasks(struct linear_job *j, int count, const struct weight *const w[],
+                      int64_t outputs, int64_t threads) {
+    enum { TASKS = 6, LEAST_OUTPUTS = 32, MOST_OUTPUTS = 256, LEAST_ROWS = 48 };
+    j->outputs = outputs / (TASKS * threads) / LEAST_OUTPUTS * LEAST_OUTPUTS;
+    if (j->outputs < LEAST_OUTPUTS) j->outputs = LEAST_OUTPUTS;
+    if (j->outputs > MOST_OUTPUTS) j->outputs = MOST_OUTPUTS;
+    j->bands = TASKS * threads * j->outputs / (outputs > 0 ? outputs : 1);
+    if (j->bands > j->rows / LEAST_ROWS) j->bands = j->rows / LEAST_ROWS;
+    if (j->bands < 1 || threads == 1) j->bands = 1;
+    j->step = (j->rows + j->bands - 1) / j->bands;
+    j->bands = (j->rows + j->step - 1) / j->step;
+    for (int i = 0; i < count; i++)
+        j->first_task[i + 1] =
+            j->first_task[i] + (w[i]->out + j->outputs - 1) / j->outputs * j->bands;
+}
+
 // Fills j's products and runs them; x is rounded at most once for each width of code.
 static void run_products(struct context *c, struct linear_job *j, int count, struct tensor y[],
                          struct tensor x, const struct weight *const w[]) {
@@ -71,26 +90,17 @@ static void run_products(struct context *c, struct linear_job *j, int count, str
     struct tensor work = scratch_tensor(c, DT_F32, 2, (int64_t[]){threads, j->work_size});
     j->work = work.data;
     struct q8 *q[2] = {NULL, NULL};
-    int64_t tiles = 0;
+    int64_t outputs = 0;
     for (int i = 0; i < count; i++) {
         int kind = w[i]->bits == 8;
         bool rounds = quantizes(c, w[i]);
         if (rounds && !q[kind]) q[kind] = quantize(c, x, w[i]->bits);
         j->product[i] = (struct matmul){w[i],      x.data,      rounds ? q[kind] : NULL,
                                         y[i].data, x.stride[0], y[i].stride[0]};
-        tiles += (w[i]->out + MATMUL_OUTPUTS - 1) / MATMUL_OUTPUTS;
+        outputs += w[i]->out;
     }
     if (c->dry || c->err.set || x.n[0] == 0) return;
-    // Every band decodes the weights again, so there are only as many as keep the threads busy.
-    enum { LEAST_ROWS = 48 };
-    j->bands = (4 * threads + tiles - 1) / tiles;
-    if (j->bands > x.n[0] / LEAST_ROWS) j->bands = x.n[0] / LEAST_ROWS;
-    if (j->bands < 1 || threads == 1) j->bands = 1;
-    j->step = (x.n[0] + j->bands - 1) / j->bands;
-    j->bands = (x.n[0] + j->step - 1) / j->step;
-    for (int i = 0; i < count; i++)
-        j->first_task[i + 1] =
-            j->first_task[i] + (w[i]->out + MATMUL_OUTPUTS - 1) / MATMUL_OUTPUTS * j->bands;
+    cut_tasks(j, count, w, outputs, threads);
     pool_run(c->dev->pool, (int)j->first_task[j->gated ? 1 : count], linear_task, j);
 }
 

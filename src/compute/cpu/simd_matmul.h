@@ -78,7 +78,7 @@ static void chunk_rows(const struct chunk *c, int64_t outputs, int64_t rows) {
     }
 }
 
-static void matmul_f32(const struct matmul *m, const struct tile *t, float *work) {
+static void matmul_panel(const struct matmul *m, const struct tile *t, float *work) {
     static const float zeros[MATMUL_OUTPUTS] = {0};
     const struct weight *w = m->w;
     int64_t outputs = t->o1 - t->o0, rows = t->r1 - t->r0;
@@ -102,6 +102,14 @@ static void matmul_f32(const struct matmul *m, const struct tile *t, float *work
             c.w = (const char *)work;
         }
         chunk_rows(&c, outputs, rows);
+    }
+}
+
+static void matmul_f32(const struct matmul *m, const struct tile *t, float *work) {
+    struct tile part = *t;
+    for (; part.o0 < t->o1; part.o0 = part.o1) {
+        part.o1 = part.o0 + MATMUL_OUTPUTS < t->o1 ? part.o0 + MATMUL_OUTPUTS : t->o1;
+        matmul_panel(m, &part, work);
     }
 }
 

@@ -106,14 +106,14 @@ struct q8_panel {
     const uint8_t *row[LANES]; // their codes, as published; past the last output it repeats
     const uint8_t *packed;     // [blocks, 8, LANES, 4], or NULL
     const float *scale, *bias; // [groups, LANES]
-    int64_t from, blocks;      // of 32, the first and how many
-    int group_blocks;
+    int64_t from, groups;      // of the chunk
+    const uint8_t *next;       // the codes that will be read after these, fetched ahead
 };
 
-// The codes of one block, 4 of each output in each vector.
+// The codes of block `block` of the rows, 4 of each output in each vector.
 INLINE void load_codes(int bits, const struct q8_panel *p, int64_t block, vi c[8]) {
     if (bits == 4) {
-        for (int i = 0; i < 4; i++) c[i] = vi_gather(p->row, (p->from + block) * 16, i);
+        for (int i = 0; i < 4; i++) c[i] = vi_gather(p->row, block * 16, i);
         vi_transpose4(c);
         for (int i = 0; i < 4; i++) {
             c[i + 4] = vi_and(vi_shift4(c[i]), vi_low());
@@ -121,55 +121,56 @@ INLINE void load_codes(int bits, const struct q8_panel *p, int64_t block, vi c[8
         }
         return;
     }
-    for (int i = 0; i < 8; i++)
-        c[i] = vi_gather(p->row, (p->from + block) * 32 + i / 4 * 16, i % 4);
+    for (int i = 0; i < 8; i++) c[i] = vi_gather(p->row, block * 32 + i / 4 * 16, i % 4);
     vi_transpose4(c);
     vi_transpose4(c + 4);
 }
 
-// y += for xr rows of x, `ldq` blocks apart
-INLINE void q8_dots(int xr, int bits, const struct q8_panel *p, const struct q8 *x, int64_t ldq,
-                    vf y[Q8_ROWS]) {
-    for (int64_t b = 0; b < p->blocks; b++) {
-        vi c[8];
-        if (p->packed)
-            for (int i = 0; i < 8; i++) c[i] = vi_load(p->packed + (b * 8 + i) * LANES * 4);
-        else
-            load_codes(bits, p, b, c);
-        vf scale = vf_load(p->scale + b / p->group_blocks * LANES);
-        vf bias = vf_load(p->bias + b / p->group_blocks * LANES);
-        for (int r = 0; r < xr; r++) {
-            const struct q8 *at = x + r * ldq + b;
-            vf sum = block_sum(bits, c, at);
-            y[r] = vf_fma(sum, vf_mul(scale, vf_set(at->scale)), y[r]);
-            y[r] = vf_fma(bias, vf_set(at->sum), y[r]);
+// y += for xr rows of x, `ldq` blocks apart; a group is `per` blocks
+INLINE void q8_dots(int xr, int bits, const struct q8_panel *p, int64_t per, const struct q8 *x,
+                    int64_t ldq, vf y[Q8_ROWS]) {
+    enum { BLOCK = 8 * LANES * 4 }; // bytes of a block's codes, a byte each
+    for (int64_t g = 0; g < p->groups; g++) {
+        vf scale = vf_load(p->scale + g * LANES), bias = vf_load(p->bias + g * LANES);
+        for (int64_t b = g * per; b < (g + 1) * per; b++) {
+            vi c[8];
+            if (p->packed) {
+                for (int i = 0; i < 8; i++) c[i] = vi_load(p->packed + b * BLOCK + i * LANES * 4);
+            } else {
+                load_codes(bits, p, p->from * per + b, c);
+                for (int i = 0; i < BLOCK * bits / 8; i += 64)
+                    _mm_prefetch((const char *)p->next + b * BLOCK * bits / 8 + i, _MM_HINT_T0);
+            }
+            for (int r = 0; r < xr; r++) {
+                const struct q8 *at = x + r * ldq + b;
+                vf sum = block_sum(bits, c, at);
+                y[r] = vf_fma(sum, vf_mul(scale, vf_set(at->scale)), y[r]);
+                y[r] = vf_fma(bias, vf_set(at->sum), y[r]);
+            }
         }
     }
 }
 
-INLINE void q8_some(int xr, int bits, const struct q8_panel *p, const struct q8 *x, int64_t ldq,
-                    vf y[Q8_ROWS]) {
+INLINE void q8_some(int xr, int bits, const struct q8_panel *p, int64_t per, const struct q8 *x,
+                    int64_t ldq, vf y[Q8_ROWS]) {
     switch (xr) {
-    case 1: q8_dots(1, bits, p, x, ldq, y); break;
-    case 2: q8_dots(2, bits, p, x, ldq, y); break;
-    case 3: q8_dots(3, bits, p, x, ldq, y); break;
-    case 4: q8_dots(4, bits, p, x, ldq, y); break;
+    case 1: q8_dots(1, bits, p, per, x, ldq, y); break;
+    case 2: q8_dots(2, bits, p, per, x, ldq, y); break;
+    case 3: q8_dots(3, bits, p, per, x, ldq, y); break;
+    case 4: q8_dots(4, bits, p, per, x, ldq, y); break;
 #if defined(__AVX512F__)
-    case 5: q8_dots(5, bits, p, x, ldq, y); break;
-    case 6: q8_dots(6, bits, p, x, ldq, y); break;
-    case 7: q8_dots(7, bits, p, x, ldq, y); break;
-    case 8: q8_dots(8, bits, p, x, ldq, y); break;
+    case 5: q8_dots(5, bits, p, per, x, ldq, y); break;
+    case 6: q8_dots(6, bits, p, per, x, ldq, y); break;
+    case 7: q8_dots(7, bits, p, per, x, ldq, y); break;
+    case 8: q8_dots(8, bits, p, per, x, ldq, y); break;
 #endif
     }
 }
 
-static void pack_codes(int bits, const struct q8_panel *p, uint8_t *out) {
-    for (int64_t b = 0; b < p->blocks; b++) {
+INLINE void pack_codes(int bits, const struct q8_panel *p, int64_t per, uint8_t *out) {
+    for (int64_t b = 0; b < p->groups * per; b++) {
         vi c[8];
-        if (bits == 4)
-            load_codes(4, p, b, c);
-        else
-            load_codes(8, p, b, c);
+        load_codes(bits, p, p->from * per + b, c);
         for (int i = 0; i < 8; i++) vi_store(out + (b * 8 + i) * LANES * 4, c[i]);
     }
 }
@@ -177,12 +178,15 @@ static void pack_codes(int bits, const struct q8_panel *p, uint8_t *out) {
 // The groups [from, from + n) of LANES rows, a row a lane. Past the last row it repeats.
 static void load_groups(float *out, const struct tensor *t, int64_t row, int64_t rows, int64_t from,
                         int64_t n) {
-    for (int64_t g = 0; g < n; g += LANES) {
+    int64_t size = t->type == DT_F32 ? 4 : 2;
+    for (int64_t done = 0; done < n; done += LANES) {
+        int64_t g = n - done < LANES && n > LANES ? n - LANES : done; // the last ones overlap
         vf r[LANES];
         for (int64_t l = 0; l < LANES; l++) {
             int64_t at = (row + (l < rows ? l : rows - 1)) * t->n[1] + from + g;
             r[l] = n - g < LANES ? vf_load_as_n(t->data, t->type, at, n - g)
                                  : vf_load_as(t->data, t->type, at);
+            _mm_prefetch((const char *)t->data + (at + LANES * t->n[1]) * size, _MM_HINT_T0);
         }
         vf_transpose(r);
         for (int64_t l = 0; l < LANES && g + l < n; l++) vf_store(out + (g + l) * LANES, r[l]);
@@ -193,7 +197,7 @@ static void load_groups(float *out, const struct tensor *t, int64_t row, int64_t
 static void q8_chunk(const struct matmul *m, const struct tile *t, int64_t o, int64_t count,
                      const struct q8_panel *p) {
     const struct weight *w = m->w;
-    int64_t ldq = w->in / 32;
+    int64_t ldq = w->in / 32, per = w->group / 32;
     vf start = vf_zero();
     if (w->bias.dims) start = vf_load_n((const float *)w->bias.data + o, count);
     for (int64_t r = t->r0; r < t->r1; r += Q8_ROWS) {
@@ -205,11 +209,11 @@ static void q8_chunk(const struct matmul *m, const struct tile *t, int64_t o, in
             if (p->from > 0)
                 acc[i] = count < LANES ? vf_load_n(y + i * m->ldy, count) : vf_load(y + i * m->ldy);
         }
-        const struct q8 *x = m->q + r * ldq + p->from;
+        const struct q8 *x = m->q + r * ldq + p->from * per;
         if (w->bits == 4)
-            q8_some(xr, 4, p, x, ldq, acc);
+            q8_some(xr, 4, p, per, x, ldq, acc);
         else
-            q8_some(xr, 8, p, x, ldq, acc);
+            q8_some(xr, 8, p, per, x, ldq, acc);
         for (int i = 0; i < xr; i++) {
             if (count < LANES)
                 vf_store_n(y + i * m->ldy, acc[i], count);
@@ -219,33 +223,39 @@ static void q8_chunk(const struct matmul *m, const struct tile *t, int64_t o, in
     }
 }
 
+// Scales and biases of the panel's groups, a row a lane; the biases for signed codes.
+static void load_scales(const struct weight *w, int64_t o, int64_t count, struct q8_panel *p,
+                        float *scale, float *bias) {
+    load_groups(scale, &w->scales, o, count, p->from, p->groups);
+    load_groups(bias, &w->biases, o, count, p->from, p->groups);
+    vf centre = vf_set((float)(1 << (w->bits - 1)));
+    for (int64_t g = 0; g < p->groups * LANES; g += LANES)
+        vf_store(bias + g, vf_fma(vf_load(scale + g), centre, vf_load(bias + g)));
+    p->scale = scale;
+    p->bias = bias;
+}
+
+// Few rows go through all columns at once, so that the weights are read in the order in which they
+// lie; many rows in chunks, whose codes are packed once for all of them.
 static void matmul_q8(const struct matmul *m, const struct tile *t, float *work) {
     const struct weight *w = m->w;
-    enum { MOST_GROUPS = MATMUL_CHUNK / 32 };
-    float *scale = work, *bias = scale + MOST_GROUPS * LANES;
-    uint8_t *packed = (uint8_t *)(bias + MOST_GROUPS * LANES);
-    int64_t row_bytes = w->data.n[1] * 4;
+    bool packs = t->r1 - t->r0 > Q8_ROWS;
+    int64_t groups = w->in / w->group, chunk = packs ? MATMUL_CHUNK / w->group : groups;
+    int64_t row_bytes = w->data.n[1] * 4, per = w->group / 32;
+    float *scale = work, *bias = scale + chunk * LANES;
+    uint8_t *packed = (uint8_t *)(bias + chunk * LANES);
     for (int64_t o = t->o0; o < t->o1; o += LANES) {
         int64_t count = t->o1 - o < LANES ? t->o1 - o : LANES;
-        struct q8_panel p = {.scale = scale, .bias = bias, .group_blocks = w->group / 32};
+        struct q8_panel p = {.packed = packs ? packed : NULL};
         for (int64_t l = 0; l < LANES; l++)
             p.row[l] =
                 (const uint8_t *)w->data.data + (o + (l < count ? l : count - 1)) * row_bytes;
-        for (int64_t from = 0; from < w->in; from += MATMUL_CHUNK) {
-            int64_t columns = w->in - from < MATMUL_CHUNK ? w->in - from : MATMUL_CHUNK;
-            int64_t groups = columns / w->group;
-            load_groups(scale, &w->scales, o, count, from / w->group, groups);
-            load_groups(bias, &w->biases, o, count, from / w->group, groups);
-            vf centre = vf_set((float)(1 << (w->bits - 1)));
-            for (int64_t g = 0; g < groups * LANES; g += LANES)
-                vf_store(bias + g, vf_fma(vf_load(scale + g), centre, vf_load(bias + g)));
-            p.from = from / 32;
-            p.blocks = columns / 32;
-            p.packed = NULL;
-            if (t->r1 - t->r0 > Q8_ROWS) {
-                pack_codes(w->bits, &p, packed);
-                p.packed = packed;
-            }
+        p.next = p.row[0] + LANES * row_bytes;
+        for (p.from = 0; p.from < groups; p.from += chunk) {
+            p.groups = groups - p.from < chunk ? groups - p.from : chunk;
+            load_scales(w, o, count, &p, scale, bias);
+            if (packs && w->bits == 4) pack_codes(4, &p, per, packed);
+            if (packs && w->bits == 8) pack_codes(8, &p, per, packed);
             q8_chunk(m, t, o, count, &p);
         }
     }

@@ -204,6 +204,12 @@ static inline vf vf_load_as(const void *p, enum dtype type, int64_t i) {
 
 // n < LANES elements, and zeros after them.
 static inline vf vf_load_as_n(const void *p, enum dtype type, int64_t i, int64_t n) {
+#if defined(__AVX512F__)
+    if (type == DT_F32) return _mm512_maskz_loadu_ps(first_lanes(n), (const float *)p + i);
+    __m256i half = _mm256_maskz_loadu_epi16(first_lanes(n), (const uint16_t *)p + i);
+    if (type == DT_F16) return _mm512_cvtph_ps(half);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+#else
     if (type == DT_F32) {
         float all[LANES] = {0};
         memcpy(all, (const float *)p + i, (size_t)n * sizeof *all);
@@ -212,6 +218,7 @@ static inline vf vf_load_as_n(const void *p, enum dtype type, int64_t i, int64_t
     uint16_t all[LANES] = {0};
     memcpy(all, (const uint16_t *)p + i, (size_t)n * sizeof *all);
     return type == DT_F16 ? vf_from_f16(all) : vf_from_bf16(all);
+#endif
 }
 
 static inline vf vf_load_n(const float *p, int64_t n) { return vf_load_as_n(p, DT_F32, 0, n); }

@@ -23,13 +23,15 @@ struct worker {
 struct pool {
     int threads, started;
     struct worker *worker;
-    // One run: published by bumping `run`, taken apart through `next`, finished when every helper
-    // has counted itself into `done`.
+    // One run. `ticket` is its number in the upper half and the tasks that nobody took in the
+    // lower; a thread takes one by lowering it. A run ends when all tasks are done, so a helper
+    // that lost its core to other load is not waited for unless it holds a task; and while it
+    // holds one, fn, arg and tasks stay those of its run.
     void (*fn)(void *arg, int task, int thread);
     void *arg;
     int tasks;
-    atomic_int next, done;
-    atomic_uint run;
+    atomic_uint_fast64_t ticket;
+    atomic_int done;
     atomic_int sleepers;
     atomic_bool quit;
     pthread_mutex_t lock;
@@ -44,37 +46,46 @@ static void relax(void) {
 #endif
 }
 
+static bool has_task(uint64_t ticket) { return (uint32_t)ticket != 0; }
+
+// Takes tasks, in rising order, until there is none left.
 static void work(struct pool *p, int thread) {
-    for (int t; (t = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->tasks;)
-        p->fn(p->arg, t, thread);
+    uint64_t t = atomic_load_explicit(&p->ticket, memory_order_acquire);
+    while (has_task(t)) {
+        if (!atomic_compare_exchange_weak_explicit(&p->ticket, &t, t - 1, memory_order_acq_rel,
+                                                   memory_order_acquire))
+            continue;
+        p->fn(p->arg, p->tasks - (int)(uint32_t)t, thread);
+        atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
+        t = atomic_load_explicit(&p->ticket, memory_order_acquire);
+    }
 }
 
-// Waits until a run after `seen` is published; spins first, then sleeps.
-static void await_run(struct pool *p, unsigned seen) {
+// Waits until there is a task to take, or the pool closes; spins first, then sleeps.
+static void await_task(struct pool *p) {
     for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&p->run, memory_order_acquire) != seen) return;
+        if (has_task(atomic_load_explicit(&p->ticket, memory_order_relaxed))) return;
+        if (atomic_load_explicit(&p->quit, memory_order_relaxed)) return;
         relax();
     }
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->sleepers, 1);
-    while (atomic_load(&p->run) == seen) pthread_cond_wait(&p->wake, &p->lock);
+    while (!has_task(atomic_load(&p->ticket)) && !atomic_load(&p->quit))
+        pthread_cond_wait(&p->wake, &p->lock);
     atomic_fetch_sub(&p->sleepers, 1);
     pthread_mutex_unlock(&p->lock);
 }
 
 static void *helper(void *arg) {
     struct worker *w = arg;
-    struct pool *p = w->pool;
-    for (unsigned seen = 0;; seen++) {
-        await_run(p, seen);
-        if (atomic_load_explicit(&p->quit, memory_order_relaxed)) return NULL;
-        work(p, w->thread);
-        atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
+    while (!atomic_load(&w->pool->quit)) {
+        await_task(w->pool);
+        work(w->pool, w->thread);
     }
+    return NULL;
 }
 
-static void publish(struct pool *p) {
-    atomic_fetch_add(&p->run, 1);
+static void wake_sleepers(struct pool *p) {
     if (atomic_load(&p->sleepers) == 0) return;
     pthread_mutex_lock(&p->lock);
     pthread_cond_broadcast(&p->wake);
@@ -127,7 +138,7 @@ struct pool *pool_open(int threads, struct error *e) {
 void pool_close(struct pool *p) {
     if (!p) return;
     atomic_store(&p->quit, true);
-    publish(p);
+    wake_sleepers(p);
     for (int i = 1; i <= p->started; i++) pthread_join(p->worker[i].id, NULL);
     pthread_cond_destroy(&p->wake);
     pthread_mutex_destroy(&p->lock);
@@ -145,15 +156,15 @@ void pool_run(struct pool *p, int tasks, void (*fn)(void *arg, int task, int thr
     p->fn = fn;
     p->arg = arg;
     p->tasks = tasks;
-    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
     atomic_store_explicit(&p->done, 0, memory_order_relaxed);
-    publish(p);
+    uint64_t run = (atomic_load_explicit(&p->ticket, memory_order_relaxed) >> 32) + 1;
+    atomic_store(&p->ticket, run << 32 | (uint32_t)tasks);
+    wake_sleepers(p);
     work(p, 0);
-    for (int spins = 0; atomic_load_explicit(&p->done, memory_order_acquire) < p->threads - 1;) {
+    for (int spins = 0; atomic_load_explicit(&p->done, memory_order_acquire) < tasks;) {
         relax();
-        if (++spins > SPINS) { // a helper lost its core to other load: let it run
-            sched_yield();
-            spins = 0;
-        }
+        if (++spins < SPINS / 16) continue;
+        sched_yield(); // a helper that holds a task may need this core
+        spins = 0;
     }
 }

@@ -19,7 +19,7 @@ static struct weights_item *item(const struct weights *w, struct sv name) {
 }
 
 static const char *file_of(const struct weights *w, const struct weights_item *it) {
-    return w->file[it->file].path;
+    return w->dummy ? w->folder : w->file[it->file].path;
 }
 
 bool weights_has(const struct weights *w, struct sv name) { return item(w, name) != NULL; }
@@ -121,6 +121,7 @@ static struct tensor as_f32(struct weights *w, struct tensor t) {
 
 bool weights_vector(struct weights *w, const char *name, int64_t n, struct tensor *out,
                     struct error *e) {
+    if (w->dummy && !dummy_vector(w, name, n, e)) return false;
     struct weights_item *it = need(w, sv(name), e);
     if (!it || !check_float(w, it, 1, n, 0, e)) return false;
     *out = as_f32(w, it->t.t);
@@ -193,6 +194,7 @@ static bool affine(struct weights *w, const char *name, struct weights_item *dat
 bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in, bool want_bias,
                     struct weight *result, struct error *e) {
     struct weight r = {.out = out, .in = in};
+    if (w->dummy && !dummy_matrix(w, name, out, in, want_bias, e)) return false;
     if (!part(w, name, "weight", NULL) && part(w, name, "qweight", NULL))
         return fail(e,
                     "%s: \"%s.qweight\" is in GPTQ or AWQ layout, which this engine does not read "
@@ -249,6 +251,7 @@ bool weights_populate(const struct weights *w,
                       void (*progress)(void *arg, size_t done, size_t total), void *arg,
                       struct error *e) {
     enum { STEP = 64 << 20, POPULATE_READ = 22 }; // MADV_POPULATE_READ, which Linux has since 5.14
+    if (w->dummy) dummy_populate(w, progress, arg);
     size_t done = 0, total = 0;
     for (size_t i = 0; i < w->files; i++) total += w->file[i].map.n;
     for (size_t i = 0; i < w->files; i++) {

@@ -7,6 +7,7 @@
 #ifndef CHECKPOINT_WEIGHTS_H
 #define CHECKPOINT_WEIGHTS_H
 
+#include "checkpoint/config.h"
 #include "checkpoint/safetensors.h"
 #include "tensor/weight.h"
 
@@ -18,6 +19,11 @@ struct weights;
 // of model*.safetensors, weights*.safetensors, *.safetensors (adapters and consolidated duplicates
 // left out); a name in two files is then an error, and so is a missing "-0000i-of-0000n" shard.
 struct weights *weights_open(const char *path, struct error *e);
+// Random weights for any shape, always the same: every vector and matrix that is asked for is there
+// and takes the layout that the config says (quantization with its exceptions for single layers, or
+// else dtype). Vectors are ones. A tensor that nobody asks for, like a head that may be tied, is
+// not there. The config must outlive w. Nothing is in memory before weights_populate.
+struct weights *weights_open_dummy(struct config *c, struct error *e);
 void weights_close(struct weights *w); // NULL is fine
 
 size_t weights_count(const struct weights *w);
@@ -49,8 +55,8 @@ bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in
 // implementation recomputes ("*rotary_emb.inv_freq") are always ignored.
 bool weights_check_unused(const struct weights *w, const char *const *ignored, struct error *e);
 
-// Reads the mapped files into memory, so that the first token does not wait for the disk. progress
-// is called with the bytes done and in all, and may be NULL.
+// Reads the mapped files into memory (or fills a dummy), so that the first token does not wait for
+// the disk. progress is called with the bytes done and in all, and may be NULL.
 bool weights_populate(const struct weights *w,
                       void (*progress)(void *arg, size_t done, size_t total), void *arg,
                       struct error *e);

@@ -22,7 +22,7 @@ static bool open_file(struct weights *w, const char *name, struct error *e) {
     return ok;
 }
 
-static void add_item(struct weights *w, size_t file, const struct st_tensor *t, bool indexed) {
+void weights_add(struct weights *w, size_t file, const struct st_tensor *t, bool indexed) {
     w->item = mem_grow(w->item, &w->cap, w->n + 1, sizeof *w->item);
     w->item[w->n] =
         (struct weights_item){.name = mem_text(t->name), .t = *t, .file = file, .indexed = indexed};
@@ -36,7 +36,7 @@ static bool add_rest(struct weights *w, struct error *e) {
             const struct st_tensor *t = &w->file[f].tensor[i];
             int64_t old = map_get(&w->by_name, sv(t->name));
             if (old < 0)
-                add_item(w, f, t, false);
+                weights_add(w, f, t, false);
             else if (!w->item[old].indexed)
                 return fail(
                     e,
@@ -97,7 +97,7 @@ static bool add_indexed(struct weights *w, struct map *opened, const char *tenso
         return fail(e,
                     "%s: tensor \"%.200s\" is not in it, though %s says so (download both again)",
                     w->file[f].path, tensor, index_name);
-    add_item(w, f, t, true);
+    weights_add(w, f, t, true);
     return true;
 }
 
@@ -218,6 +218,7 @@ struct weights *weights_open(const char *path, struct error *e) {
 
 void weights_close(struct weights *w) {
     if (!w) return;
+    if (w->dummy) dummy_close(w);
     for (size_t i = 0; i < w->n; i++) free(w->item[i].name);
     for (size_t i = 0; i < w->files; i++) st_close(&w->file[i]);
     for (size_t i = 0; i < w->copies; i++) free(w->copy[i]);

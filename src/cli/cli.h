@@ -8,7 +8,7 @@
 enum { CLI_OK = 0, CLI_ERROR = 1, CLI_USAGE = 2 }; // a signal's is 128 + its number
 
 extern const struct command command_generate, command_run, command_logits, command_inspect,
-    command_arch, command_import;
+    command_arch, command_import, command_bench;
 
 // options.c
 extern const struct arg_group model_options, engine_options_group, prompt_options, sampling_options,

@@ -37,6 +37,10 @@ void device_memory(const struct device *d, size_t *available, size_t *total) {
     d->ops->memory(d, available, total);
 }
 
+bool device_measure(struct device *d, struct device_speed *out, struct error *e) {
+    return d->ops->measure(d, out, e);
+}
+
 const char *isa_name(enum isa isa) {
     static const char *const names[] = {"plain", "avx2", "avx512", "best"};
     return names[isa];

@@ -36,6 +36,14 @@ void device_upload(struct device *d, void *dst, const void *src, size_t size);
 // Bytes that can be allocated now (host: what the system says is available), and in all.
 void device_memory(const struct device *d, size_t *available, size_t *total);
 
+// What the device can do at best, measured: half a second or so.
+struct device_speed {
+    double read, copy; // bytes a second of memory beyond the caches; a copied byte counts as two
+    double f32, int8;  // operations a second from registers, a multiply-add counting as two; int8
+                       // is 0 when no kernel here computes in 8 bits
+};
+bool device_measure(struct device *d, struct device_speed *out, struct error *e);
+
 const char *isa_name(enum isa isa);
 bool isa_supported(enum isa isa); // by this machine
 

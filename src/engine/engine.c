@@ -39,7 +39,7 @@ static bool open_model(struct engine *e, const char *path, struct error *err) {
     if (!f) return false;
     e->info.family = f->id;
     e->info.family_name = f->name;
-    e->weights = weights_open(path, err);
+    e->weights = e->opt.load_dummy ? weights_open_dummy(e->config, err) : weights_open(path, err);
     if (!e->weights) {
         decoder_spec_free(&spec);
         return false;
@@ -166,9 +166,10 @@ static bool open_inputs(struct engine *e, struct error *err) {
     return !err->set;
 }
 
-// MLXCEL_WEIGHT_MATERIALIZATION=lazy leaves reading the weights to the steps that need them.
+// MLXCEL_WEIGHT_MATERIALIZATION=lazy leaves reading the weights to the steps that need them. A
+// dummy's are not there before they are written.
 static bool populate(struct engine *e, struct error *err) {
-    const char *when = getenv("MLXCEL_WEIGHT_MATERIALIZATION");
+    const char *when = e->opt.load_dummy ? NULL : getenv("MLXCEL_WEIGHT_MATERIALIZATION");
     if (when && !strcmp(when, "lazy")) return true;
     if (when && strcmp(when, "eager") != 0)
         return fail(err, "MLXCEL_WEIGHT_MATERIALIZATION is \"%s\"; it can be eager or lazy", when);

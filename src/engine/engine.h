@@ -28,6 +28,7 @@ struct engine_options {
     int64_t sequences;        // at once; 0: 1
     int64_t batch;            // rows a step, at most; 0: 512
     int64_t chunk;            // rows of one prompt in a step, at most; 0: batch
+    bool load_dummy;          // random weights in the shape of config.json: only that file is read
     bool dry;                 // know what is needed, load nothing (for inspect): no steps
     // Reads "loading" progress on a terminal: called with bytes done and in all; may be NULL.
     void (*progress)(void *arg, size_t done, size_t total);

@@ -118,15 +118,19 @@ struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
         .kv_heads = a->kv_heads, .k_width = a->width, .v_width = a->width, .window = a->window};
 }
 
-size_t decoder_weight_bytes(const struct decoder *d) {
-    size_t total = weight_bytes(&d->head);
+struct decoder_cost decoder_cost(const struct decoder *d) {
+    struct decoder_cost c = {.head_bytes = weight_bytes(&d->head),
+                             .head_elements = d->head.out * d->head.in};
     for (int64_t i = 0; i < d->spec.layers; i++) {
         const struct attention *a = &d->layer[i].attention;
         const struct mlp *m = &d->layer[i].mlp;
         const struct weight *w[] = {&a->q, &a->k, &a->v, &a->o, &m->gate, &m->up, &m->down};
-        for (size_t k = 0; k < sizeof w / sizeof *w; k++) total += weight_bytes(w[k]);
+        for (size_t k = 0; k < sizeof w / sizeof *w; k++) {
+            c.layer_bytes += weight_bytes(w[k]);
+            c.layer_elements += w[k]->out * w[k]->in;
+        }
     }
-    return total;
+    return c;
 }
 
 struct tensor decoder_forward(struct context *c, const struct decoder *d, const struct rows *rows,

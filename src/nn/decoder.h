@@ -45,7 +45,14 @@ bool decoder_store(struct decoder *d, struct store *s, struct error *e);
 
 const struct decoder_spec *decoder_spec(const struct decoder *d);
 struct state_decl decoder_state(const struct decoder *d, int64_t layer);
-size_t decoder_weight_bytes(const struct decoder *d); // that one step reads at least once
+
+// What steps do with the matrices: a step reads each once, and multiplies each of its rows with all
+// elements of the layers' matrices, and the rows whose logits are wanted with the head's.
+struct decoder_cost {
+    size_t layer_bytes, head_bytes;
+    int64_t layer_elements, head_elements;
+};
+struct decoder_cost decoder_cost(const struct decoder *d);
 
 // One step. kv [layers]; wanted [m] I32: the rows whose logits are returned -> [m, vocab]
 struct tensor decoder_forward(struct context *c, const struct decoder *d, const struct rows *rows,

@@ -233,6 +233,7 @@ static const struct ops cpu_ops = {
     .free = cpu_free,
     .upload = cpu_upload,
     .memory = cpu_memory,
+    .measure = cpu_measure,
     .close = cpu_close,
 };
 

@@ -16,5 +16,6 @@ void cpu_glu(struct context *c, struct tensor y, struct tensor x, const struct w
              const struct weight *up, enum activation act);
 void cpu_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                    const struct rows *rows, const struct attention_options *opt);
+bool cpu_measure(struct device *d, struct device_speed *out, struct error *e);
 
 #endif

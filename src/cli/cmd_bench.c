@@ -1,0 +1,248 @@
+// mlxcel bench: how fast a model's prompts and generation are, and what that is of the machine's
+// limit, which is measured in the same run.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "engine/bench.h"
+
+enum { LEAST_BATCH = 512, WARM_TOKENS = 8 };
+
+// One kind of pass, its repetitions, and what they are of the limit.
+struct result {
+    struct pass pass;
+    double *speed; // [reps] tokens a second over all sequences, sorted
+    int64_t reps;
+    double median;
+    double bytes, ops;           // a token, at least
+    double of_bandwidth, of_ops; // parts of what the machine can do
+    double of_limit;             // of the time that the slower of the two would take alone
+};
+
+struct report {
+    const char *path, *load_format, *precision;
+    const struct engine_info *info;
+    struct device_speed machine;
+    const char *peak_name; // the arithmetic that counts as the machine's peak for this model
+    double peak;
+    struct result prompt, generation;
+};
+
+// --- measuring -----------------------------------------------------------------------------------
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+// Runs a pass once to warm up, shortened, and then as often as asked.
+static bool repeat(struct engine *engine, struct result *r, struct error *e) {
+    double seconds;
+    if (!r->pass.tokens) return true;
+    struct pass warm = r->pass;
+    if (warm.generate && warm.tokens > WARM_TOKENS) warm.tokens = WARM_TOKENS;
+    if (!engine_time(engine, &warm, &seconds, e)) return false;
+    double tokens = (double)(r->pass.tokens * r->pass.sequences);
+    r->speed = mem_array((size_t)r->reps, sizeof *r->speed);
+    for (int64_t i = 0; i < r->reps; i++) {
+        if (!engine_time(engine, &r->pass, &seconds, e)) return false;
+        r->speed[i] = tokens / seconds;
+    }
+    qsort(r->speed, (size_t)r->reps, sizeof *r->speed, by_value);
+    r->median = (r->speed[(r->reps - 1) / 2] + r->speed[r->reps / 2]) / 2;
+    return true;
+}
+
+static void compare(const struct engine *engine, const struct report *report, struct result *r) {
+    if (!r->pass.tokens) return;
+    struct pass_cost cost = engine_cost(engine, &r->pass);
+    double tokens = (double)(r->pass.tokens * r->pass.sequences);
+    r->bytes = cost.bytes / tokens;
+    r->ops = cost.ops / tokens;
+    r->of_bandwidth = r->bytes * r->median / report->machine.read;
+    r->of_ops = r->ops * r->median / report->peak;
+    r->of_limit = r->of_bandwidth > r->of_ops ? r->of_bandwidth : r->of_ops;
+}
+
+// Weights in few bits may be multiplied in 8, others only in f32.
+static void choose_peak(struct report *r, bool native) {
+    bool int8 = native && r->info->bits_per_weight < 16 && r->machine.int8 > r->machine.f32;
+    r->peak_name = int8 ? "int8" : "f32";
+    r->peak = int8 ? r->machine.int8 : r->machine.f32;
+}
+
+static bool measure(struct engine *engine, struct report *r, struct error *e) {
+    if (!engine_measure(engine, &r->machine, e) || !repeat(engine, &r->prompt, e) ||
+        !repeat(engine, &r->generation, e))
+        return false;
+    choose_peak(r, !strcmp(r->precision, "native"));
+    compare(engine, r, &r->prompt);
+    compare(engine, r, &r->generation);
+    return true;
+}
+
+// --- printing ------------------------------------------------------------------------------------
+
+static void add_result_text(struct str *s, const char *label, const struct report *report,
+                            const struct result *r) {
+    if (!r->pass.tokens) return;
+    str_printf(s, "%-14s%.2f tok/s (%.2f to %.2f in %lld runs): %lld tokens", label, r->median,
+               r->speed[0], r->speed[r->reps - 1], (long long)r->reps, (long long)r->pass.tokens);
+    if (r->pass.depth) str_printf(s, " after %lld", (long long)r->pass.depth);
+    if (r->pass.sequences > 1)
+        str_printf(s, ", %lld sequences at once", (long long)r->pass.sequences);
+    str_printf(s, "\n%-14s%.1f %% of the limit: ", "", 100 * r->of_limit);
+    add_bytes(s, (size_t)r->bytes);
+    str_printf(s,
+               " a token are %.1f %% of the read bandwidth, %.3f Gop are %.1f %% of the %s peak\n",
+               100 * r->of_bandwidth, r->ops / 1e9, 100 * r->of_ops, report->peak_name);
+}
+
+static void add_text(struct str *s, const struct report *r) {
+    str_printf(s, "%-14s%s, %.3f billion parameters, %.2f bits a weight%s\n", "model",
+               r->info->family_name, (double)r->info->parameters / 1e9, r->info->bits_per_weight,
+               strcmp(r->load_format, "dummy") ? "" : ", random weights");
+    str_printf(s, "%-14s%s, precision %s\n", "device", r->info->device, r->precision);
+    str_printf(s, "%-14sreads %.1f GB/s, copies %.1f GB/s; peak %.0f Gop/s in f32", "machine",
+               r->machine.read / 1e9, r->machine.copy / 1e9, r->machine.f32 / 1e9);
+    if (r->machine.int8 > 0) str_printf(s, ", %.0f Gop/s in int8", r->machine.int8 / 1e9);
+    str_addc(s, '\n');
+    add_result_text(s, "prompt", r, &r->prompt);
+    add_result_text(s, "generation", r, &r->generation);
+}
+
+static void add_name(struct str *s, const char *key, const char *value) {
+    add_json_key(s, key);
+    json_quote(s, sv(value));
+}
+
+static void add_number(struct str *s, const char *key, double value) {
+    add_json_key(s, key);
+    str_printf(s, "%.10g", value);
+}
+
+static void add_result_json(struct str *s, const char *key, const struct result *r) {
+    if (!r->pass.tokens) return;
+    add_json_key(s, key);
+    str_addc(s, '{');
+    add_number(s, "tokens", (double)r->pass.tokens);
+    add_number(s, "depth", (double)r->pass.depth);
+    add_number(s, "sequences", (double)r->pass.sequences);
+    add_number(s, "tokens_per_second", r->median);
+    add_json_key(s, "runs");
+    for (int64_t i = 0; i < r->reps; i++) str_printf(s, "%c%.10g", i ? ',' : '[', r->speed[i]);
+    str_addc(s, ']');
+    add_number(s, "bytes_per_token", r->bytes);
+    add_number(s, "ops_per_token", r->ops);
+    add_number(s, "of_bandwidth", r->of_bandwidth);
+    add_number(s, "of_peak", r->of_ops);
+    add_number(s, "of_limit", r->of_limit);
+    str_addc(s, '}');
+}
+
+static void add_json(struct str *s, const struct report *r) {
+    str_addc(s, '{');
+    add_name(s, "model", r->path);
+    add_name(s, "family", r->info->family);
+    add_name(s, "load_format", r->load_format);
+    add_name(s, "precision", r->precision);
+    add_name(s, "device", r->info->device);
+    add_number(s, "parameters", (double)r->info->parameters);
+    add_number(s, "bits_per_weight", r->info->bits_per_weight);
+    add_number(s, "weights_bytes", (double)r->info->weight_bytes);
+    add_json_key(s, "machine");
+    str_addc(s, '{');
+    add_number(s, "read_bytes_per_second", r->machine.read);
+    add_number(s, "copy_bytes_per_second", r->machine.copy);
+    add_number(s, "f32_ops_per_second", r->machine.f32);
+    add_number(s, "int8_ops_per_second", r->machine.int8);
+    add_name(s, "peak", r->peak_name);
+    str_addc(s, '}');
+    add_result_json(s, "prompt", &r->prompt);
+    add_result_json(s, "generation", &r->generation);
+    str_puts(s, "}\n");
+}
+
+// --- the command ---------------------------------------------------------------------------------
+
+static struct engine *open_engine(const struct args *a, const struct report *r, struct error *e) {
+    struct load_progress progress;
+    struct engine_options opt;
+    cli_engine_options(a, &opt, &progress);
+    const struct pass *p = &r->prompt.pass, *g = &r->generation.pass;
+    opt.load_dummy = !strcmp(r->load_format, "dummy");
+    opt.context = p->depth + (p->tokens > g->tokens ? p->tokens : g->tokens) + 1;
+    opt.sequences = p->sequences;
+    opt.batch = p->sequences > LEAST_BATCH ? p->sequences : LEAST_BATCH;
+    struct engine *engine = engine_open(r->path, &opt, e);
+    cli_progress_clear(&progress);
+    return engine;
+}
+
+static int run(const struct args *a) {
+    struct error e = {0};
+    struct pass pass = {args_int(a, "batch"), args_int(a, "n-depth"), args_int(a, "n-prompt"),
+                        false};
+    struct report r = {.path = cli_model(a, &e),
+                       .load_format = args_text(a, "load-format"),
+                       .precision = args_text(a, "precision")};
+    r.prompt.reps = r.generation.reps = args_int(a, "repetitions");
+    r.prompt.pass = r.generation.pass = pass;
+    r.generation.pass.tokens = args_int(a, "n-gen");
+    r.generation.pass.generate = true;
+    if (r.path && !pass.tokens && !r.generation.pass.tokens)
+        fail(&e, "nothing to do: -p and -n are both 0");
+    if (e.set) return cli_usage(&e);
+    struct engine *engine = open_engine(a, &r, &e);
+    struct str out = {0};
+    if (engine) {
+        r.info = engine_info(engine);
+        if (measure(engine, &r, &e)) (args_flag(a, "json") ? add_json : add_text)(&out, &r);
+    }
+    if (!e.set) cli_write(str_sv(&out), &e);
+    str_free(&out);
+    free(r.prompt.speed);
+    free(r.generation.speed);
+    engine_close(engine);
+    return e.set ? cli_error(&e) : CLI_OK;
+}
+
+static const struct arg args[] = {
+    {"-p --n-prompt", ARG_INT, "N", NULL, "512", 0, 1e8, "tokens of prompt to time; 0: none"},
+    {"-n --n-gen", ARG_INT, "N", NULL, "128", 0, 1e8, "tokens of generation to time; 0: none"},
+    {"-d --n-depth", ARG_INT, "N", NULL, "0", 0, 1e8,
+     "tokens that the cache holds before the clock starts"},
+    {"-b --batch", ARG_INT, "N", NULL, "1", 1, 4096,
+     "sequences at once; speeds are those of all together"},
+    {"-r --repetitions", ARG_INT, "N", NULL, "5", 1, 1000,
+     "runs of each, after one to warm up; the median counts"},
+    {"--load-format", ARG_CHOICE, "auto|dummy", NULL, "auto", 0, 0,
+     "dummy: random weights in the shape of config.json, the only file that is read"},
+    {"-t --threads", ARG_INT, "N", "LLAMA_ARG_THREADS", "0", -1, 4096,
+     "CPU threads; 0 or less: one a physical core"},
+    {"--device", ARG_CHOICE, "auto|gpu|cpu", "MLXCEL_DEVICE", "auto", 0, 0,
+     "where to compute; auto and gpu: the GPU if this build and machine have one, else the CPU"},
+    {"--precision", ARG_CHOICE, "native|f32", NULL, "native", 0, 0,
+     "f32: every operation in 32-bit floats; native: as fast as tests show to be safe"},
+    {"--json", ARG_FLAG, NULL, NULL, NULL, 0, 0, "as one JSON object"},
+};
+static const struct arg_group options = {"Bench", args, sizeof args / sizeof *args};
+static const struct arg_group *const groups[] = {&model_options, &options, &common_options,
+                                                 &refused_options, NULL};
+
+const struct command command_bench = {
+    .name = "bench",
+    .summary = "time prompts and generation, against the machine's limit",
+    .operands = "[PATH]",
+    .operands_most = 1,
+    .about = "The limit is the time in which the machine could read what each step must read (all "
+             "weights, the keys and values that are seen), or do the arithmetic, whichever is "
+             "longer; the read bandwidth and the arithmetic peak are measured in the same run, "
+             "with the same threads. A model that fits in the CPU's cache can be over 100 %.",
+    .examples = "mlxcel bench -m models/llama-3.2-1b-4bit\n"
+                "mlxcel bench -m bench/shapes/llama-8b-q4 --load-format dummy -d 4096 -b 8\n",
+    .groups = groups,
+    .run = run,
+};

@@ -88,21 +88,22 @@ static bool measure(struct engine *engine, struct report *r, struct error *e) {
 static void add_result_text(struct str *s, const char *label, const struct report *report,
                             const struct result *r) {
     if (!r->pass.tokens) return;
-    str_printf(s, "%-14s%.2f tok/s (%.2f to %.2f in %lld runs): %lld tokens", label, r->median,
-               r->speed[0], r->speed[r->reps - 1], (long long)r->reps, (long long)r->pass.tokens);
+    str_printf(s, "%-14s%.2f tok/s (%.2f to %.2f in %lld run%s): %lld tokens", label, r->median,
+               r->speed[0], r->speed[r->reps - 1], (long long)r->reps, r->reps == 1 ? "" : "s",
+               (long long)r->pass.tokens);
     if (r->pass.depth) str_printf(s, " after %lld", (long long)r->pass.depth);
     if (r->pass.sequences > 1)
         str_printf(s, ", %lld sequences at once", (long long)r->pass.sequences);
     str_printf(s, "\n%-14s%.1f %% of the limit: ", "", 100 * r->of_limit);
     add_bytes(s, (size_t)r->bytes);
     str_printf(s,
-               " a token are %.1f %% of the read bandwidth, %.3f Gop are %.1f %% of the %s peak\n",
+               " a token are %.1f %% of the read bandwidth, %.2f Gop are %.1f %% of the %s peak\n",
                100 * r->of_bandwidth, r->ops / 1e9, 100 * r->of_ops, report->peak_name);
 }
 
 static void add_text(struct str *s, const struct report *r) {
-    str_printf(s, "%-14s%s, %.3f billion parameters, %.2f bits a weight%s\n", "model",
-               r->info->family_name, (double)r->info->parameters / 1e9, r->info->bits_per_weight,
+    str_printf(s, "%-14s%s, %.1f million parameters, %.2f bits a weight%s\n", "model",
+               r->info->family_name, (double)r->info->parameters / 1e6, r->info->bits_per_weight,
                strcmp(r->load_format, "dummy") ? "" : ", random weights");
     str_printf(s, "%-14s%s, precision %s\n", "device", r->info->device, r->precision);
     str_printf(s, "%-14sreads %.1f GB/s, copies %.1f GB/s; peak %.0f Gop/s in f32", "machine",

@@ -36,7 +36,7 @@ void device_upload(struct device *d, void *dst, const void *src, size_t size);
 // Bytes that can be allocated now (host: what the system says is available), and in all.
 void device_memory(const struct device *d, size_t *available, size_t *total);
 
-// What the device can do at best, measured: half a second or so.
+// What the device can do at best, measured: a second or two.
 struct device_speed {
     double read, copy; // bytes a second of memory beyond the caches; a copied byte counts as two
     double f32, int8;  // operations a second from registers, a multiply-add counting as two; int8

@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 // Each does `rounds` rounds, returns the operations in them (a multiply-add is two), and leaves a
-// result in *sink, so that no compiler leaves the work out.
+// result in *sink, so that no compiler leaves the work out. All sums stay near 1: what is denormal
+// or infinite has another speed.
 struct peak_loops {
     double (*f32)(int64_t rounds, float *sink);
     double (*int8)(int64_t rounds, float *sink); // NULL: the kernels have no 8-bit products

@@ -5,7 +5,7 @@
 enum { CHAINS = 12 }; // what two units need to hide their latency; compilers unroll no more
 
 static double f32(int64_t rounds, float *sink) {
-    __m512 acc[CHAINS], a = _mm512_set1_ps(0.75f), b = _mm512_set1_ps(*sink);
+    __m512 acc[CHAINS], a = _mm512_set1_ps(0.75f), b = _mm512_set1_ps(0.25f);
     for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_set1_ps((float)i);
     for (int64_t r = 0; r < rounds; r++)
         for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_fmadd_ps(acc[i], a, b);
@@ -15,7 +15,7 @@ static double f32(int64_t rounds, float *sink) {
 }
 
 static double int8(int64_t rounds, float *sink) {
-    __m512i acc[CHAINS], a = _mm512_set1_epi8(3), b = _mm512_set1_epi8((char)*sink);
+    __m512i acc[CHAINS], a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(1);
     for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_set1_epi32(i);
     for (int64_t r = 0; r < rounds; r++)
         for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_dpbusd_epi32(acc[i], a, b);

@@ -1,5 +1,5 @@
 // The CPU's limits, measured with all threads: reading and copying memory beyond the caches, and
-// arithmetic in registers. Each is the best of a few passes, since what disturbs one only slows it.
+// arithmetic in registers. Each is the best of some passes, since what disturbs one only slows it.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,7 +9,8 @@
 #include "compute/cpu/cpu.h"
 #include "compute/cpu/peak.h"
 
-enum { PASSES = 5, STREAMS = 4 };
+enum { LEAST_PASSES = 3, STREAMS = 4 };
+static const double LEAST_SECONDS = 0.3; // of all passes of a kind
 
 // --- memory ------------------------------------------------------------------------------------
 
@@ -60,7 +61,8 @@ static double sweep(struct device *d, struct sweep *s, int tasks, void (*fn)(voi
     double best = 0;
     s->piece = s->size / (size_t)tasks / (64 * STREAMS) * (64 * STREAMS);
     s->sink = mem_array((size_t)tasks, sizeof *s->sink);
-    for (int pass = 0; pass < PASSES; pass++) {
+    double first = clock_now();
+    for (int pass = 0; pass < LEAST_PASSES || clock_now() - first < LEAST_SECONDS; pass++) {
         double began = clock_now();
         pool_run(d->pool, tasks, fn, s);
         double speed = (double)s->piece * tasks / (clock_now() - began);
@@ -75,11 +77,12 @@ static double sweep(struct device *d, struct sweep *s, int tasks, void (*fn)(voi
 // What any compiler makes of a multiply-add over an array, for machines without loops of their own.
 static double plain_f32(int64_t rounds, float *sink) {
     enum { WIDTH = 32 };
-    float acc[WIDTH], b = *sink;
+    float acc[WIDTH];
     for (int i = 0; i < WIDTH; i++) acc[i] = (float)i;
     for (int64_t r = 0; r < rounds; r++)
-        for (int i = 0; i < WIDTH; i++) acc[i] = acc[i] * 0.75f + b;
-    for (int i = 0; i < WIDTH; i++) *sink += acc[i];
+        for (int i = 0; i < WIDTH; i++) acc[i] = acc[i] * 0.75f + 0.25f;
+    for (int i = 1; i < WIDTH; i++) acc[0] += acc[i];
+    *sink = acc[0];
     return 2.0 * WIDTH * (double)rounds;
 }
 
@@ -105,26 +108,22 @@ static void burn_task(void *arg, int task, int thread) {
     b->ops[task] = b->loop(b->rounds, &b->sink[task]);
 }
 
-// Seconds of a pass with one task a thread.
-static double burn_pass(struct device *d, struct burn *b) {
-    double began = clock_now();
-    pool_run(d->pool, pool_threads(d->pool), burn_task, b);
-    return clock_now() - began;
-}
-
-// Operations a second.
+// Operations a second, with one task a thread. The rounds of a pass grow until it takes a while:
+// one that was held up says too early that they do, the next one that it was not so.
 static double burn(struct device *d, double (*loop)(int64_t rounds, float *sink)) {
     if (!loop) return 0;
     int threads = pool_threads(d->pool);
     struct burn b = {.loop = loop, .rounds = 1 << 16};
     b.ops = mem_array((size_t)threads, sizeof *b.ops);
     b.sink = mem_array((size_t)threads, sizeof *b.sink);
-    while (burn_pass(d, &b) < 0.02) b.rounds *= 2;
-    double best = 0, ops = 0;
-    for (int i = 0; i < threads; i++) ops += b.ops[i];
-    for (int pass = 0; pass < PASSES; pass++) {
-        double speed = ops / burn_pass(d, &b);
-        if (speed > best) best = speed;
+    double best = 0, first = clock_now();
+    for (int pass = 0; pass < LEAST_PASSES || clock_now() - first < LEAST_SECONDS; pass++) {
+        double ops = 0, began = clock_now();
+        pool_run(d->pool, threads, burn_task, &b);
+        double seconds = clock_now() - began;
+        for (int i = 0; i < threads; i++) ops += b.ops[i];
+        if (ops / seconds > best) best = ops / seconds;
+        if (seconds < 0.02) b.rounds *= 2;
     }
     free(b.ops);
     free(b.sink);

@@ -22,7 +22,9 @@ def random_bytes(rows, width, kind):
     count = rows * width
     if kind in ("bf16", "f16"):
         some = random.standard_normal(min(count, 1048583), dtype=np.float32) * SPREAD
-        half = some.view(np.uint16)[1::2] if kind == "bf16" else some.astype(np.float16).view(np.uint16)
+        half = some.view(np.uint16)[1::2]  # the upper half of an f32 is a bf16
+        if kind == "f16":
+            half = some.astype(np.float16).view(np.uint16)
         return np.resize(half, (rows, width)).view(np.uint8)
     # Blocks of 32 weights: an f16 scale, then the codes.
     block, levels = {"q4_0": (18, 16), "q8_0": (34, 256)}[kind]

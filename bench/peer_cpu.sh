@@ -55,7 +55,7 @@ prepare() {
 # "prefill decode" of one round of ours, then what part of the limit each is
 ours() {
     "$mlxcel" bench -q -m "$checkpoint" --load-format $format -p "$prompt" -n "$generate" -r 1 \
-        -t "$threads" --json | tr '{}' '\n\n' |
+        -t "$threads" --json | sed 's/[{}]/\n/g' |
         sed -n 's/.*"tokens_per_second":\([^,]*\),.*"of_limit":\(.*\)/\1 \2/p' |
         awk '{ speed[NR] = $1; part[NR] = $2 } END { print speed[1], speed[2], part[1], part[2] }'
 }

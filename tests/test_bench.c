@@ -1,10 +1,8 @@
-// Dummy weights have the shape and layout of the real ones, a pass costs what can be counted by
-// hand, and mlxcel bench tells it. Nothing here asserts a speed.
+// Dummy weights have the shape and layout of the real ones, and a pass costs what can be counted by
+// hand. Nothing here asserts a speed.
 #include "fixture.h"
 
 #include <math.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "checkpoint/weights.h"
 #include "engine/bench.h"
@@ -246,136 +244,12 @@ static void test_passes(void **state) {
     engine_close(e);
 }
 
-// --- the program ---------------------------------------------------------------------------------
-
-// Runs `mlxcel bench -m DIR arguments` and takes what it prints on both its outputs; returns its
-// exit code. The arguments have spaces between and none in them.
-static int bench(const char *dir, const char *arguments, struct str *out) {
-    char *copy = mem_text(arguments), *rest = copy;
-    const char *argv[32] = {MLXCEL, "bench", "-m", dir};
-    for (int n = 4; (argv[n] = strtok_r(rest, " ", &rest)) != NULL; n++) assert_true(n < 30);
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    pid_t pid = fork();
-    if (pid == 0) {
-        dup2(ends[1], 1);
-        dup2(ends[1], 2);
-        execv(MLXCEL, (char *const *)(uintptr_t)argv);
-        _exit(127);
-    }
-    assert_true(pid > 0);
-    close(ends[1]);
-    char chunk[4096];
-    for (ssize_t n; (n = read(ends[0], chunk, sizeof chunk)) > 0;)
-        str_add(out, sv_n(chunk, (size_t)n));
-    close(ends[0]);
-    free(copy);
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void expect_positive(struct json_object *o, const char *const *keys) {
-    for (; *keys; keys++)
-        if (!(json_number_at(o, *keys, -1) > 0)) fail_msg("%s is missing, or not > 0", *keys);
-}
-
-static void check_result(struct json_object *o, int64_t tokens, int64_t runs) {
-    expect_positive(o,
-                    (const char *const[]){"tokens_per_second", "bytes_per_token", "ops_per_token",
-                                          "of_bandwidth", "of_peak", "of_limit", NULL});
-    assert_int_equal(json_int_at(o, "tokens", -1), tokens);
-    assert_int_equal(json_int_at(o, "depth", -1), 5);
-    assert_int_equal(json_int_at(o, "sequences", -1), 2);
-    struct json_object *list = json_at(o, "runs");
-    assert_int_equal(json_object_array_length(list), runs);
-    double least = json_object_get_double(json_object_array_get_idx(list, 0));
-    double most = json_object_get_double(json_object_array_get_idx(list, (size_t)runs - 1));
-    double median = json_number_at(o, "tokens_per_second", -1);
-    assert_true(least <= median && median <= most);
-}
-
-static void check_json(const char *dir) {
-    struct error e = {0};
-    struct str out = {0};
-    const char *line = "--load-format dummy -p 6 -n 4 -d 5 -b 2 -r 3 -t 2 --precision f32 --json";
-    int code = bench(dir, line, &out);
-    if (code != 0) fail_msg("exit code %d: %s", code, str_c(&out));
-    struct json_object *o = json_read(str_sv(&out), "output", &e);
-    assert_non_null(o);
-    assert_true(sv_is(json_text_at(o, "model"), dir));
-    assert_true(sv_is(json_text_at(o, "family"), "llama"));
-    assert_true(sv_is(json_text_at(o, "load_format"), "dummy"));
-    assert_true(sv_is(json_text_at(o, "precision"), "f32"));
-    assert_true(json_text_at(o, "device").n > 0);
-    expect_positive(o,
-                    (const char *const[]){"parameters", "bits_per_weight", "weights_bytes", NULL});
-    struct json_object *machine = json_at(o, "machine");
-    expect_positive(machine, (const char *const[]){"read_bytes_per_second", "copy_bytes_per_second",
-                                                   "f32_ops_per_second", NULL});
-    assert_true(json_number_at(machine, "int8_ops_per_second", -1) >= 0);
-    assert_true(sv_is(json_text_at(machine, "peak"), "f32"));
-    check_result(json_at(o, "prompt"), 6, 3);
-    check_result(json_at(o, "generation"), 4, 3);
-    json_object_put(o);
-    str_free(&out);
-}
-
-static void expect_output(const char *dir, const char *arguments, int code, const char *say) {
-    struct str out = {0};
-    int got = bench(dir, arguments, &out);
-    if (got != code || sv_find(str_sv(&out), sv(say), 0) < 0)
-        fail_msg("%s: exit code %d, \"%s\" is not in: %s", arguments, got, say, str_c(&out));
-    str_free(&out);
-}
-
-// A folder that holds nothing but a config.json.
-static char *lone_config(struct sv text) {
-    struct error e = {0};
-    char name[] = "/tmp/mlxcel-bench-XXXXXX";
-    assert_non_null(mkdtemp(name));
-    char *path = path_join(name, "config.json");
-    if (!file_write(path, text, &e)) fail_msg("%s", e.text);
-    free(path);
-    return mem_text(name);
-}
-
-static void remove_lone(char *dir) {
-    char *path = path_join(dir, "config.json");
-    unlink(path);
-    rmdir(dir);
-    free(path);
-    free(dir);
-}
-
-static void test_program(void **state) {
-    (void)state;
-    struct error e = {0};
-    struct str text = {0};
-    assert_true(file_read(FIXTURES "/llama/base-q4/config.json", 1 << 16, &text, &e));
-    char *dir = lone_config(str_sv(&text));
-    check_json(dir);
-    const char *quick = "--load-format dummy -p 3 -n 0 -r 1";
-    expect_output(dir, quick, 0, "of the limit");
-    expect_output(dir, "-p 3 -n 3", 1, "has no weights");
-    expect_output(dir, "-p 0 -n 0", 2, "nothing to do");
-    remove_lone(dir);
-    str_free(&text);
-
-    dir = lone_config(sv("{\"model_type\": \"llama\", \"hidden_size\": 1048576, \"vocab_size\": "
-                         "1048576, \"num_hidden_layers\": 4, \"num_attention_heads\": 8192,"
-                         "\"intermediate_size\": 1048576}"));
-    expect_output(dir, quick, 1, "does not fit: weights ");
-    remove_lone(dir);
-    expect_output(FIXTURES "/llama/base", "-p 3 -n 2 -r 1", 0, "generation");
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layouts),     cmocka_unit_test(test_values),
         cmocka_unit_test(test_bad_configs), cmocka_unit_test(test_like_real),
         cmocka_unit_test(test_runs),        cmocka_unit_test(test_cost),
-        cmocka_unit_test(test_passes),      cmocka_unit_test(test_program),
+        cmocka_unit_test(test_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,9 @@ bool sv_ends(struct sv s, struct sv with) {
 ptrdiff_t sv_find(struct sv in, struct sv what, size_t from) {
     if (from > in.n) return -1;
     if (what.n == 0) return (ptrdiff_t)from;
-    const char *at = memmem(in.p + from, in.n - from, what.p, what.n);
+    if (from == in.n) return -1;
+    const char *at = what.n == 1 ? memchr(in.p + from, what.p[0], in.n - from)
+                                 : memmem(in.p + from, in.n - from, what.p, what.n);
     return at ? at - in.p : -1;
 }
 

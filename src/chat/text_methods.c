@@ -191,10 +191,13 @@ static struct value split(struct vm *vm, const struct value *at, const struct ar
     return list_of(vm, &out);
 }
 
-static ptrdiff_t find_last(struct sv s, struct sv what, size_t end) {
-    for (size_t i = end < what.n ? 0 : end - what.n + 1; end >= what.n && i-- > 0;)
-        if (sv_eq(sv_n(s.p + i, what.n), what)) return (ptrdiff_t)i;
-    return -1;
+static ptrdiff_t find_last(struct vm *vm, struct sv s, struct sv what, size_t end) {
+    size_t i = end < what.n ? 0 : end - what.n + 1, from = i;
+    ptrdiff_t hit = -1;
+    while (end >= what.n && hit < 0 && i-- > 0)
+        if (sv_eq(sv_n(s.p + i, what.n), what)) hit = (ptrdiff_t)i;
+    spend(vm, (from - (hit < 0 ? 0 : (size_t)hit)) * (what.n + 1) / 64);
+    return hit;
 }
 
 static size_t word_start(struct sv s, size_t end) {
@@ -227,13 +230,14 @@ static struct value rsplit(struct vm *vm, const struct value *at, const struct a
     int64_t most = most_splits(vm, at[2]);
     struct sv s = sv_of(at[0]);
     size_t end = s.n;
-    spend(vm, s.n / 8);
+    spend(vm, s.n / 64);
     if (!given(at[1])) {
         rsplit_words(vm, at[0], most, &out);
     } else {
         struct sv by = text_arg(vm, at[1], "the separator");
         if (!by.n) raise_error(vm, "empty separator");
-        for (ptrdiff_t hit; most-- != 0 && (hit = find_last(s, by, end)) >= 0; end = (size_t)hit)
+        for (ptrdiff_t hit; most-- != 0 && (hit = find_last(vm, s, by, end)) >= 0;
+             end = (size_t)hit)
             items_add(vm, &out, part(vm, at[0], sv_cut(s, (size_t)hit + by.n, end)));
         items_add(vm, &out, part(vm, at[0], sv_cut(s, 0, end)));
     }
@@ -268,8 +272,7 @@ static struct value rpartition(struct vm *vm, const struct value *at, const stru
     (void)all;
     struct sv s = sv_of(at[0]), by = text_arg(vm, at[1], "the separator");
     if (!by.n) raise_error(vm, "empty separator");
-    ptrdiff_t hit = find_last(s, by, s.n);
-    spend(vm, s.n / 8);
+    ptrdiff_t hit = find_last(vm, s, by, s.n);
     if (hit < 0) return three(vm, at[0], sv(""), sv(""), s);
     return three(vm, at[0], sv_cut(s, 0, (size_t)hit), by, sv_cut(s, (size_t)hit + by.n, s.n));
 }
@@ -349,8 +352,8 @@ static int64_t position(struct vm *vm, const struct value *at, bool last) {
     struct sv s, what = text_arg(vm, at[1], "what find looks for");
     size_t skipped;
     if (!window(vm, at[0], at[2], at[3], &s, &skipped)) return -1;
-    spend(vm, s.n / 8);
-    ptrdiff_t hit = last ? find_last(s, what, s.n) : sv_find(s, what, 0);
+    spend(vm, s.n / 64);
+    ptrdiff_t hit = last ? find_last(vm, s, what, s.n) : sv_find(s, what, 0);
     return hit < 0 ? -1 : chars_before(sv_of(at[0]), skipped + (size_t)hit);
 }
 

@@ -98,8 +98,7 @@ static bool is_repository(const char *s) {
     return slash && slash != s && slash[1] && !strchr(slash + 1, '/') && s[0] != '.' && s[0] != '~';
 }
 
-const char *cli_model(const struct args *a, struct error *e) {
-    const char *path = a->operands ? a->operand[0].p : args_text(a, "model");
+static const char *check_model(const char *path, struct error *e) {
     struct stat st;
     if (!path || !*path) {
         fail(e, "no model: pass a checkpoint's folder with -m PATH, or set LLAMA_ARG_MODEL");
@@ -114,6 +113,14 @@ const char *cli_model(const struct args *a, struct error *e) {
                  strerror(errno));
     }
     return e->set ? NULL : path;
+}
+
+const char *cli_model(const struct args *a, struct error *e) {
+    return check_model(a->operands ? a->operand[0].p : args_text(a, "model"), e);
+}
+
+const char *cli_model_option(const struct args *a, struct error *e) {
+    return check_model(args_text(a, "model"), e);
 }
 
 static void show_progress(void *arg, size_t done, size_t total) {

@@ -8,7 +8,7 @@
 enum { CLI_OK = 0, CLI_ERROR = 1, CLI_USAGE = 2 }; // a signal's is 128 + its number
 
 extern const struct command command_generate, command_run, command_logits, command_inspect,
-    command_arch, command_import, command_bench;
+    command_arch, command_import, command_bench, command_tokenize, command_detokenize;
 
 // options.c
 extern const struct arg_group model_options, engine_options_group, prompt_options, sampling_options,
@@ -40,6 +40,8 @@ void cli_standard_files(void);
 // The folder or file of -m. Missing is a usage error; a name that only a download could make a
 // folder is told so.
 const char *cli_model(const struct args *a, struct error *e);
+// The same where operands are something else.
+const char *cli_model_option(const struct args *a, struct error *e);
 
 struct load_progress {
     bool shown;

@@ -9,8 +9,8 @@
 #include "compute/device.h"
 
 static const struct command *const commands[] = {
-    &command_generate, &command_run,    &command_logits, &command_inspect,
-    &command_arch,     &command_import, &command_bench,
+    &command_generate, &command_run,   &command_logits,   &command_inspect,    &command_arch,
+    &command_import,   &command_bench, &command_tokenize, &command_detokenize,
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

@@ -1,0 +1,111 @@
+// mlxcel tokenize: text to token ids.
+#include "cli/cli.h"
+#include "cli/jsonl.h"
+#include "tokenizer/tokenizer.h"
+
+static void add_ids(struct str *s, const struct ids *ids) {
+    for (size_t i = 0; i < ids->n; i++) str_printf(s, i ? ",%d" : "%d", ids->id[i]);
+}
+
+// A line for each token: its id and how the vocabulary spells it; with ids_only, one line of ids.
+static bool print(const struct tokenizer *t, const struct ids *ids, bool ids_only,
+                  struct error *e) {
+    struct str s = {0};
+    if (ids_only) {
+        add_ids(&s, ids);
+        str_addc(&s, '\n');
+    }
+    for (size_t i = 0; !ids_only && i < ids->n; i++) {
+        str_printf(&s, "%d\t", ids->id[i]);
+        json_quote(&s, tok_token(t, ids->id[i]));
+        str_addc(&s, '\n');
+    }
+    bool ok = cli_write(str_sv(&s), e);
+    str_free(&s);
+    return ok;
+}
+
+// {"text", "add_special": true} to {"ids"}
+static bool batch(const struct tokenizer *t, bool special, struct error *e) {
+    struct jsonl r = {0};
+    struct str body = {0};
+    struct ids ids = {0};
+    bool ok = true;
+    while (ok && jsonl_next(&r)) {
+        struct json_object *text = json_at(r.object, "text");
+        if (!r.error.set && !json_object_is_type(text, json_type_string))
+            fail(&r.error, "line %zu: key \"text\" is not a string", r.line);
+        bool add = json_bool_at(r.object, "add_special", special);
+        ids.n = 0;
+        str_clear(&body);
+        if (!r.error.set && tok_encode(t, json_text(text), add, &ids, &r.error)) {
+            str_puts(&body, "\"ids\":[");
+            add_ids(&body, &ids);
+            str_addc(&body, ']');
+        }
+        ok = jsonl_answer(&r, str_sv(&body), e);
+    }
+    ids_free(&ids);
+    str_free(&body);
+    jsonl_close(&r);
+    return ok;
+}
+
+static bool read_stdin(struct str *out, struct error *e) {
+    char buf[1 << 14];
+    for (size_t n; (n = fread(buf, 1, sizeof buf, stdin)) > 0;) str_add(out, sv_n(buf, n));
+    return !ferror(stdin) || fail(e, "standard input can't be read");
+}
+
+static bool single(const struct args *a, const struct tokenizer *t, bool special, struct error *e) {
+    struct str input = {0};
+    struct ids ids = {0};
+    bool ok = true;
+    struct sv text = a->operand[0];
+    if (sv_is(text, "-")) {
+        ok = read_stdin(&input, e);
+        text = str_sv(&input);
+    }
+    ok = ok && tok_encode(t, text, special, &ids, e) && print(t, &ids, args_flag(a, "ids"), e);
+    ids_free(&ids);
+    str_free(&input);
+    return ok;
+}
+
+static int run(const struct args *a) {
+    struct error e = {0};
+    bool jsonl = args_flag(a, "jsonl"), special = !args_flag(a, "no-special");
+    const char *path = cli_model_option(a, &e);
+    if (path && jsonl == (a->operands > 0))
+        fail(&e, jsonl ? "--jsonl reads its texts from standard input: leave the text out"
+                       : "no text: pass it, or - to read it from standard input");
+    if (e.set) return cli_usage(&e);
+    struct tokenizer *t = tok_open(path, &e);
+    bool ok = t && (jsonl ? batch(t, special, &e) : single(a, t, special, &e));
+    tok_close(t);
+    return ok ? CLI_OK : cli_error(&e);
+}
+
+static const struct arg args[] = {
+    {"--ids", ARG_FLAG, NULL, NULL, NULL, 0, 0, "print only the ids, with commas between"},
+    {"--no-special", ARG_FLAG, NULL, NULL, NULL, 0, 0,
+     "don't add the special tokens that the model wants around a text"},
+    {"--jsonl", ARG_FLAG, NULL, NULL, NULL, 0, 0,
+     "read {\"text\", \"add_special\": true} a line from standard input, write {\"ids\"} a line"},
+};
+static const struct arg_group options = {"Tokenize", args, sizeof args / sizeof *args};
+static const struct arg_group *const groups[] = {&model_options, &options, &common_options,
+                                                 &refused_options, NULL};
+
+const struct command command_tokenize = {
+    .name = "tokenize",
+    .summary = "turn text into token ids",
+    .operands = "[TEXT]",
+    .operands_most = 1,
+    .about = "The model is a checkpoint's folder or its tokenizer file alone. Special tokens that "
+             "the text itself spells are recognised.",
+    .examples = "mlxcel tokenize -m models/llama-3.2-1b-4bit \"Hello, world!\"\n"
+                "mlxcel tokenize -m DIR/tokenizer.json --ids - < book.txt\n",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,45 @@
+#include "cli/jsonl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+bool jsonl_next(struct jsonl *r) {
+    json_object_put(r->object);
+    r->object = NULL;
+    r->error.set = false;
+    for (ssize_t n; (n = getline(&r->text, &r->room, stdin)) >= 0;) {
+        char what[32];
+        struct sv line = sv_trim(sv_n(r->text, (size_t)n));
+        r->line++;
+        if (!line.n) continue;
+        snprintf(what, sizeof what, "line %zu", r->line);
+        r->object = json_read(line, what, &r->error);
+        if (r->object && !json_object_is_type(r->object, json_type_object))
+            fail(&r->error, "%s: not a JSON object", what);
+        return true;
+    }
+    return false;
+}
+
+void jsonl_close(struct jsonl *r) {
+    json_object_put(r->object);
+    free(r->text);
+    *r = (struct jsonl){0};
+}
+
+bool jsonl_answer(const struct jsonl *r, struct sv body, struct error *e) {
+    struct str s = {0};
+    str_addc(&s, '{');
+    if (r->error.set) {
+        str_puts(&s, "\"error\":");
+        json_quote(&s, sv(r->error.text));
+    } else {
+        str_add(&s, body);
+    }
+    str_puts(&s, "}\n");
+    bool ok = cli_write(str_sv(&s), e);
+    str_free(&s);
+    return ok;
+}

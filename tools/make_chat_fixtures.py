@@ -170,6 +170,62 @@ LANGUAGE = r"""
 {% include 'x' %}
 {{ $ }}
 {{ a && b }}
+{{ 'http://x.y' | urlize }} {{ 'see http://a.com/x?y=1, (www.b.org) ok' | urlize }}
+{{ 'the quick-brown fox jumps over averyveryverylongword now' | wordwrap(10) }}
+{{ 'the quick-brown fox  jumps over averyveryverylongword now' | wordwrap(12, false) }}
+{{ 'aaa bbb ccc\n\nddd eee' | wordwrap(5, true, '|') }}
+{{ '{:+d}|{: d}|{:#x}|{:#b}|{:^9}|{:*>7}|{:08.3f}|{:,.2f}|{:_}|{:g}|{:.3g}|{:E}|{:c}'.format(3, 3, 255, 5, 'mid', 'r', 3.14159, 12345.678, 1234567, 1e10, 1234.5, 0.00012, 65) }}
+{{ '%5.1f|%-8s|%+05d|%x|%X|%o|%e|%g|%c|%c|%5s|%.2s' % (3.14159, 'ab', 7, 255, 255, 8, 12345.678, 0.0001, 65, 'z', 'é', 'abc') }}
+{{ '%s' % (1,) }} {{ '%s %s' % ('a', none) }} {{ '%r' % 'a' }} {{ '%%' % () }}
+{{ '%s %s' % ('a',) }}
+{{ '%s' % ('a', 'b') }}
+{{ 1e15 }} {{ 1e17 }} {{ 123456789012345678.0 }} {{ 5e-324 }} {{ 1.7976931348623157e308 }} {{ 0.00001234 }} {{ 1/3 }} {{ 100.0 }} {{ 2.5e-5 }}
+{{ -5 // 3 }} {{ 5 // -3 }} {{ -5 % 3 }} {{ 5.5 // 2 }} {{ -5.5 // 2 }} {{ 5.5 % -2 }} {{ 0.0 // -1 }} {{ 1e300 // 1e-10 }}
+{{ 2 ** 0.5 }} {{ 0 ** 0 }} {{ (-8) ** 3 }} {{ 10 ** 20 }} {{ -(10 ** 20) // 7 }} {{ -(10 ** 20) % 7 }} {{ (10 ** 20) // -7 }} {{ 10 ** 40 // 10 ** 20 }} {{ (10**40) % (10**20 + 1) }} {{ 2**100 - 2**100 + 5 }}
+{{ [1, [2, {'a': (3,)}], none, 'x"y', "x'y", 'x\'"y', '\n\t\\'] }}
+{{ {'a': 1}.items() }} {{ {'a': 1}.keys() }} {{ {'a': 1}.values() }} {{ range(1, 5, 2) }} {{ range(9)[2:5] }}
+{{ 'abc'[::-2] }} {{ 'abcdef'[1:5:2] }} {{ 'abcdef'[-2:-5:-1] }} {{ [1,2,3,4][-3:-1] }} {{ (1,2,3)[5:] }} {{ 'é你😀'[1:2] }} {{ [1,2,3][10:-10:-1] }} {{ [1,2,3][1.5:] }}
+{{ 'Hello World Foo'.split(' ', 1) }} {{ 'a b c '.rsplit(' ', 1) }} {{ '  a  b '.rsplit(None, 1) }} {{ ' a b c'.split(None, 1) }} {{ 'a\u00a0b\u3000c'.split() }} {{ 'a--b--c'.rsplit('--') }}
+{{ 'abc'.center(6) }}| {{ 'ab'.center(5) }}| {{ 'abc'.center(8) }}| {{ 'a'.center(4) }}|
+{{ 'ab c'.title() }} {{ "it's a-b c_d 3x" | title }} {{ 'ǆ'.title() }} {{ 'ß' | upper }} {{ 'ŉa' | capitalize }} {{ 'İ'.lower() | length }} {{ 'ΣΑΣ' | lower }}
+{{ 'a\tb\tc'.expandtabs() }} {{ 'x\r\ny\rz\u2028w\x0bv'.splitlines() }} {{ 'a\nb\n'.splitlines(true) }}
+{{ 12345.6789 | round(2) }} {{ 0.5 | round }} {{ 1.5 | round }} {{ -2.5 | round }} {{ 1234 | round(-2) }} {{ 1250 | round(-2) }} {{ 1.25 | round(1) }} {{ 2.71 | round(1, 'floor') }} {{ 12.3 | round(-1) }}
+{{ ' 42 ' | int }} {{ '-7' | int }} {{ '1e3' | int }} {{ 'inf' | int(5) }} {{ 'nan' | float }} {{ '0b11' | int(base=2) }} {{ '0b11' | int(base=0) }} {{ 'zz' | int(base=36) }} {{ true | int }} {{ [] | int }}
+{{ [3, 1, 2] | sort(reverse=true) | join }} {{ [{'a': {'b': 2}}, {'a': {'b': 1}}] | sort(attribute='a.b') }} {{ [{'a': 1, 'b': 2}, {'a': 1, 'b': 1}] | sort(attribute='a,b') }}
+{{ [1, 'a'] | sort }}
+{{ [[1, 2], [0, 5]] | sort }} {{ ['a', 'B'] | max }} {{ [] | max }} {{ [1.0, 1] | unique | list }} {{ [1, none, 2] | select | list }} {{ [1, 2, 3] | select('gt', 1) | sum }}
+{{ 'abc' | batch(2, '-') | list }} {{ [1,2,3,4,5,6,7] | slice(3, 0) | list }} {{ 'héllo' | list }} {{ {'a': 1} | list }} {{ 'a,b' | replace(',', ';') }} {{ 123 | replace(2, 'x') }}
+{{ 'foo bar baz qux' | truncate(9) }} {{ 'foo bar baz qux' | truncate(9, true) }} {{ 'foo bar baz qux' | truncate(11) }} {{ 'foo bar baz qux' | truncate(11, false, '...', 0) }}
+{{ 1 | filesizeformat }} {{ 999 | filesizeformat }} {{ 1000 | filesizeformat }} {{ 1024 | filesizeformat(true) }} {{ 123456789 | filesizeformat }} {{ '5000' | filesizeformat }} {{ 1e25 | filesizeformat }}
+{{ {'a': 1, 'b': none, 'c': '"x'} | xmlattr }} {{ {'a b': 1} | xmlattr }}
+{{ '<p>a &amp; b</p> <!-- c --> d' | striptags }} {{ 'a é/&' | urlencode }} {{ [('a', 1), ('b', 2)] | urlencode }}
+{{ (1, 2) + (3,) }} {{ (1, 2) * 2 }} {{ 2 * [1] }} {{ -1 * 'a' }}| {{ true + true }} {{ 'a' * true }}
+{{ [1] + (2,) }}
+{{ 'a' < 'B' }} {{ [] < [1] }} {{ (1,) < (1, 2) }} {{ 1 in (1, 2) }} {{ 'a' in {'a': 1}.items() }} {{ none in [none] }} {{ 1 in 'abc' }}
+{{ 1.5.is_integer() }} {{ n.foo is defined }} {{ l.count(1) }} {{ l.index(2) }} {{ (1, 1).count(1) }} {{ l.index(9) }}
+{% for x in l %}{{ loop }}{% endfor %}
+{% for x in l %}{{ loop.nextitem is defined }}{{ loop.previtem | default('-') }}{% endfor %}{{ loop is defined }}
+{% macro a(x) %}{{ x }}{% endmacro %}{{ a }} {{ a.catch_kwargs }} {{ a.caller }} {{ [a] }}
+{% set x %}{% for i in l %}{{ i }}{% break %}{% endfor %}{% endset %}{{ x }}
+{% for i in l %}{% set q %}a{% if i == 1 %}{% break %}{% endif %}b{% endset %}{{ q }}{% endfor %}
+{% for i in l %}{% filter upper %}a{% if i == 1 %}{% continue %}{% endif %}b{% endfilter %}{% endfor %}
+{% set ns = namespace(a=1) %}{{ ns['a'] }} {{ ns.b is defined }} {{ ns }} {{ [ns] }}
+{% autoescape true %}{{ x }}{% set y %}<{{ x }}>{% endset %}{{ y }}{% endautoescape %}{{ x }}
+{{ dict([('a', 1)], b=2) }} {{ dict() }} {{ {1: 'a', 1.0: 'b', true: 'c'} }} {{ {(1, 2): 3}[(1, 2)] }} {{ {'a': 1} == {'a': 1.0} }}
+{{ {[1]: 2} }}
+{{ x | e | e }} {{ (x | e) | upper }} {{ '%s' | e }} {{ ('<' | safe) ~ '>' | e }} {{ ('a' | safe) * 2 + '<' }} {{ [x | safe] }} {{ (x|safe) is escaped }}
+{{ 'a' if true }} {{ ('a' if false) is defined }} {{ 1 if 0 else 2 if 0 else 3 }} {{ not true and false }} {{ not (1 == 1) }} {{ - 2 ** 2 }} {{ 2 * -3 }} {{ 1 - -1 }}
+{{ 1 is odd and 2 is even }} {{ 3 is divisibleby(3) }} {{ l is sameas l }} {{ 1 is eq(1) }} {{ 'a' is not in ['b'] }} {{ 2 is gt 1 }} {{ undefinedvar is undefined }} {{ 1.0 is integer }} {{ 'x' is filter }} {{ {} is iterable }}
+{{ d | tojson(2) }}
+{{ [1, {'a': []}] | tojson(indent=1) }} {{ [1] | tojson(indent=true) }} {{ 'é"\\' | tojson(true) }} {{ {'b': 1, 'a': {'d': 1, 'c': 2}} | tojson(sort_keys=true, indent=2) }} {{ 1e400 | tojson }} {{ 10**25 | tojson }}
+{{ {(1,): 2} | tojson }}
+{{ ''.join(['a', 1 | string]) }} {{ ', '.join('abc') }} {{ ' '.join({'a': 1, 'b': 2}) }} {{ 'a'.join([]) }}
+{{ 'x'.replace('x', 'y', -1) }} {{ 'aaa'.replace('a', 'b', 0) }} {{ 'abc'.find('') }} {{ 'abc'.rfind('') }} {{ 'abc'.count('') }} {{ 'abc'.find('c', -1) }} {{ 'abc'.startswith('', 5) }} {{ 'abcabc'.index('c', 3) }}
+{{ 'a-b_c'.isidentifier() }} {{ 'Ⅷ'.isnumeric() }} {{ '½'.isnumeric() }} {{ '½'.isdigit() }} {{ 'ª'.isalpha() }} {{ 'ǅ'.istitle() }}
+{{ namespace(x=1, **{'y': 2}).y }} {{ lipsum is callable }} {{ cycler('a').current }} {{ joiner() is callable }} {{ self is defined }}
+{{ l | join(d='-') }} {{ m | join(', ', 'role') }} {{ l | map('add', 1) | list }}
+{{ l | first + l | last }} {{ l | length > 2 }} {{ 'a' ~ l | length }} {{ -l | length }}
+{{ 'a'.b.c }}
 """.strip().split("\n")
 
 # White space is the point of these.
@@ -178,7 +234,18 @@ SPACE = [
     "a\n\n{{- n }}\n\nb", "{#- c -#} x {# d #} y\n{# e #}\nz", "  {# c #}\n  x", "  {%+ if t %}x{% endif %}",
     "{% if t +%}\nx{% endif %}", "x\n{% set a = 1 %}\n\ny", "\n\n{{ n }}\n\n", "a\r\n{% if t %}\r\nb\r\n{% endif %}\r\n",
     "{% raw -%}\n  x\n  {%- endraw %}\ny", "{{ n\n}}{{\nf }}", "{%-if t-%}x{%-endif-%}", "\t{% for x in l %}\n\t{{ x }}\n\t{% endfor %}\n",
-    "x   {% if t %}y{% endif %}   z", "{{ \"a\nb\" }}", "{#-#}\n x", "{% raw %}\nx{% endraw %}\n\ny",
+    "x   {% if t %}y{% endif %}   z", "{{ \"a\nb\" }}", "{#-#}\n x",
+    "{% if x == 'a' -%}\n  a\n{%- elif t %}\n  b\n{% else %}c{% endif %}\n", "{%- set a = 1 -%}\n\n{{ a }}\n", "  {%- if t %} x {% endif -%}  y", "{% for x in l -%}\n  {{ x }}\n{% endfor %}",
+    "{{ '\\x41\\u00e9\\101\\q\\\n' }}", "a\n    {#- x #}\n    b", "{%raw%}{{a}}{%endraw%}", "{{ [\n1,\n2,\n] }}",
+    "{{ {'a':1,}['a'] }}", "{% set a, = [1] %}{{ a }}", "{% for x, in [[1]] %}{{ x }}{% endfor %}", "{{ (1,) }}{{ (1) }}",
+    "{{ l[0,1] is defined }}", "{{ 1if t else 2 }}", "{{ 007 }}", "{{ 1_000.5_0 }}",
+    "{{ 1e3 }} {{ 1E-2 }} {{ 1.e3 }}", "{{ a.1.5 }}", "{{ [[1,2],[3]].0.1 }}", "{{ \u00e9 }}",
+    "{% set \u00e9 = 1 %}{{ \u00e9 }}", "{% if t: %}x{% endif %}", "{% set x = 1, 2 %}{{ x }}", "{{ 1, 2 }}",
+    "{{ }}", "{% %}", "{{ {} }}", "{{ {{}} }}",
+    "{% macro f(a=1, b) %}{% endmacro %}", "{{ f(**d) }}", "{{ f(a=1, 2) }}", "{{ true.x }}",
+    "{% set true = 1 %}", "{% for loop in l %}{% endfor %}", "{{ n is not not none }}", "{{ 1 is number is number }}",
+    "{{ l is in }}", "{{ n | default }}", "{{ not }}",
+    "{% raw %}\nx{% endraw %}\n\ny",
 ]
 
 WEATHER = {"type": "function", "function": {"name": "weather", "description": "The weather.\nIn metric units.",

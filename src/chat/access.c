@@ -136,7 +136,7 @@ struct value get_member(struct vm *vm, struct value v, struct sv name) {
 // One bound of a slice over n elements, clamped as Python does. The far end of a backward slice is
 // -1, one before the first.
 static int64_t bound_at(struct vm *vm, struct value part, int64_t n, bool back, int64_t otherwise) {
-    if (part.kind == V_NONE || part.kind == V_MISSING) return otherwise;
+    if (part.kind == V_NONE) return otherwise;
     int64_t low = back ? -1 : 0, high = back ? n - 1 : n;
     if (part.kind == V_BIG) return compare_numbers(vm, part, int_value(0)) < 0 ? low : high;
     int64_t i = to_int(vm, part, "a slice index");
@@ -169,6 +169,7 @@ struct value get_slice(struct vm *vm, struct value v, const struct value part[3]
     if (v.kind == V_UNDEFINED) raise_undefined(vm, v);
     size_t n = 0;
     bool sliced = v.kind == V_TEXT || v.kind == V_LIST || v.kind == V_TUPLE || v.kind == V_RANGE;
+    for (int i = 0; i < 3; i++) sliced &= part[i].kind == V_NONE || is_int(part[i]);
     if (!sliced || !has_length(v, &n)) return undefined_member(vm, v, sv("slice"));
     int64_t len = (int64_t)n, step = 1;
     if (part[2].kind != V_NONE) step = to_int(vm, part[2], "a slice step");

@@ -84,7 +84,7 @@ static struct node *primary(struct parser *p) {
         n = constant(p, p->t->value);
         p->t++;
     } else if (skip_op(p, "(")) {
-        n = tuple(p, true, true, NULL);
+        n = tuple(p, true, true);
         expect_op(p, ")");
     } else if (is_op(p, "[")) {
         n = list_literal(p);
@@ -361,15 +361,14 @@ struct node *expression(struct parser *p) {
     return n;
 }
 
-static bool tuple_ends(const struct parser *p, const char *until) {
-    if (p->t->kind == T_PRINT_END || p->t->kind == T_BLOCK_END || is_op(p, ")")) return true;
-    return until && is_name(p, until);
+static bool tuple_ends(const struct parser *p) {
+    return p->t->kind == T_PRINT_END || p->t->kind == T_BLOCK_END || is_op(p, ")");
 }
 
-struct node *tuple(struct parser *p, bool with_cond, bool parens, const char *until) {
+struct node *tuple(struct parser *p, bool with_cond, bool parens) {
     struct nodes l = {0};
     bool many = false;
-    while (!tuple_ends(p, until)) {
+    while (!tuple_ends(p)) {
         nodes_add(p, &l, with_cond ? expression(p) : disjunction(p));
         if (!skip_op(p, ",")) break;
         many = true;
@@ -411,7 +410,7 @@ struct node *target(struct parser *p, bool with_ns) {
     struct nodes l = {0};
     bool many = false;
     do {
-        if (l.n && (p->t->kind == T_BLOCK_END || is_op(p, "=") || is_name(p, "in"))) break;
+        if (l.n && p->t->kind == T_BLOCK_END) break;
         nodes_add(p, &l, target_one(p, with_ns));
         many |= is_op(p, ",");
     } while (skip_op(p, ","));

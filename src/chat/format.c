@@ -164,40 +164,37 @@ static void percent_flags(struct percent *p, struct spec *f) {
     }
 }
 
-static void put_percent(struct vm *vm, struct spec *f, struct value v) {
-    struct spec plain = *f;
-    if (plain.align == '=') plain.align = 0, plain.fill = ' ';
-    if (!plain.align) plain.align = '>';
-    switch (f->type) {
-    case 's': put_padded(vm, &plain, to_text(vm, v)); return;
-    case 'r':
-    case 'a': {
-        size_t mark = text_mark(vm);
+// What %s, %r, %a and %c put as text; V_MISSING for the numbers.
+static struct value percent_text(struct vm *vm, char type, struct value v) {
+    size_t mark = text_mark(vm);
+    if (type == 's') return to_text(vm, v);
+    if (type == 'c' && v.kind == V_TEXT && v.text->chars == 1) return v;
+    if (type == 'r' || type == 'a') {
         put_repr(vm, v);
-        put_padded(vm, &plain, text_take(vm, mark));
-        return;
-    }
-    case 'c':
-        if (v.kind == V_TEXT && v.text->chars == 1) {
-            put_padded(vm, &plain, v);
-            return;
-        }
+    } else if (type == 'c') {
         int64_t cp = to_int(vm, v, "%c's value");
         if (cp < 0 || cp > 0x10ffff) raise_error(vm, "%%c arg not in range(0x110000)");
-        size_t mark = text_mark(vm);
         put_code(vm, (uint32_t)cp);
-        put_padded(vm, &plain, text_take(vm, mark));
+    } else {
+        return (struct value){.kind = V_MISSING};
+    }
+    return text_take(vm, mark);
+}
+
+static void put_percent(struct vm *vm, struct spec *f, struct value v) {
+    struct value text = percent_text(vm, f->type, v);
+    if (text.kind != V_MISSING) {
+        if (f->align != '<') f->align = '>';
+        f->fill = ' ';
+        put_padded(vm, f, text);
         return;
-    case 'd':
-    case 'i':
-    case 'u':
-        if (v.kind == V_FLOAT && isfinite(v.f)) v = int_from_double(vm, v.f);
-        f->type = 'd';
-        break;
-    default: break;
     }
     if (!is_number(v))
         raise_error(vm, "%%%c format: a real number is required, not %s", f->type, type_name(v));
+    if (strchr("diu", f->type)) {
+        if (v.kind == V_FLOAT && isfinite(v.f)) v = int_from_double(vm, v.f);
+        f->type = 'd';
+    }
     if (strchr("eEfFgG", f->type)) {
         put_real(vm, f, v);
         return;

@@ -395,45 +395,48 @@ struct value negate(struct vm *vm, struct value v) {
     return arithmetic(vm, '-', int_value(0), v);
 }
 
-// The fewest digits that read back as the same number, in Python's layout.
-void put_float(struct vm *vm, double f) {
-    if (isnan(f)) {
-        puts_text(vm, "nan");
-        return;
-    }
-    if (isinf(f)) {
-        puts_text(vm, f < 0 ? "-inf" : "inf");
-        return;
-    }
+// The fewest decimal digits that read back as f, and the power of ten of the first. Returns how
+// many.
+static int shortest(double f, char digit[24], int *exp) {
     char text[40];
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*e", digits - 1, f);
         if (strtod(text, NULL) == f) break;
     }
     const char *e = strchr(text, 'e');
-    int exp = atoi(e + 1);
-    char digit[24];
     int n = 0;
     for (const char *c = text; c < e; c++)
         if (*c >= '0' && *c <= '9') digit[n++] = *c;
-    if (text[0] == '-') put_char(vm, '-');
-    if (exp < -4 || exp >= 16) {
-        put_char(vm, digit[0]);
-        if (n > 1) put_char(vm, '.');
-        put(vm, sv_n(digit + 1, (size_t)(n - 1)));
-        snprintf(text, sizeof text, "e%c%02d", exp < 0 ? '-' : '+', abs(exp));
-        puts_text(vm, text);
-        return;
-    }
-    if (exp < 0) {
+    *exp = atoi(e + 1);
+    return n;
+}
+
+static void put_scientific(struct vm *vm, const char *digit, int n, int exp) {
+    char text[16];
+    put_char(vm, digit[0]);
+    if (n > 1) put_char(vm, '.');
+    put(vm, sv_n(digit + 1, (size_t)(n - 1)));
+    snprintf(text, sizeof text, "e%c%02d", exp < 0 ? '-' : '+', abs(exp));
+    puts_text(vm, text);
+}
+
+void put_float(struct vm *vm, double f) {
+    char digit[24];
+    int exp = 0, n = isfinite(f) ? shortest(f, digit, &exp) : 0;
+    if (signbit(f) && !isnan(f)) put_char(vm, '-');
+    if (!n) {
+        puts_text(vm, isnan(f) ? "nan" : "inf");
+    } else if (exp < -4 || exp >= 16) {
+        put_scientific(vm, digit, n, exp);
+    } else if (exp < 0) {
         puts_text(vm, "0.");
         put_fill(vm, '0', (size_t)(-exp - 1));
         put(vm, sv_n(digit, (size_t)n));
-        return;
+    } else {
+        for (int i = 0; i < n || i <= exp; i++) {
+            if (i == exp + 1) put_char(vm, '.');
+            put_char(vm, i < n ? digit[i] : '0');
+        }
+        if (n <= exp + 1) puts_text(vm, ".0");
     }
-    for (int i = 0; i < n || i <= exp; i++) {
-        if (i == exp + 1) put_char(vm, '.');
-        put_char(vm, i < n ? digit[i] : '0');
-    }
-    if (n <= exp + 1) puts_text(vm, ".0");
 }

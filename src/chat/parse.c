@@ -163,7 +163,7 @@ static noreturn void no_end(struct parser *p, const char *const ends[]) {
 static struct node *print(struct parser *p) {
     struct node *n = node(p, N_PRINT);
     p->t++;
-    over(p, n, n->a = tuple(p, true, false, NULL));
+    over(p, n, n->a = tuple(p, true, false));
     expect(p, T_PRINT_END, "end of print statement");
     return n;
 }
@@ -217,7 +217,7 @@ static struct node *if_statement(struct parser *p) {
     for (;;) {
         struct node *n = node(p, N_IF);
         p->t++;
-        over(p, n, n->a = tuple(p, false, false, NULL));
+        over(p, n, n->a = tuple(p, false, false));
         body(p, n, end_if);
         if (last)
             last->b = n, over(p, first, n->a);
@@ -238,13 +238,20 @@ static struct node *if_statement(struct parser *p) {
     }
 }
 
+static void check_loop_target(struct parser *p, const struct node *n) {
+    if (n->kind == N_NAME && n->symbol == p->out->loop)
+        raise_error(p->vm, "Can't assign to special loop variable in for-loop target");
+    for (size_t i = 0; i < n->n; i++) check_loop_target(p, n->item[i]);
+}
+
 static struct node *for_statement(struct parser *p) {
     struct node *n = node(p, N_FOR);
     bool kept = p->keeps;
     p->keeps = false;
     n->a = target(p, false);
+    check_loop_target(p, n->a);
     if (!skip_name(p, "in")) unexpected(p, "in");
-    n->b = tuple(p, false, false, "recursive");
+    n->b = tuple(p, false, false);
     if (skip_name(p, "if")) over(p, n, n->c = expression(p));
     n->flag = skip_name(p, "recursive");
     over(p, over(p, n, n->a), n->b);
@@ -268,7 +275,7 @@ static struct node *set_statement(struct parser *p) {
     struct node *n = node(p, N_SET);
     over(p, n, n->a = target(p, true));
     if (skip_op(p, "=")) {
-        over(p, n, n->b = tuple(p, true, false, NULL));
+        over(p, n, n->b = tuple(p, true, false));
         return n;
     }
     n->kind = N_SET_BLOCK;

@@ -47,8 +47,8 @@ struct node *over(struct parser *p, struct node *n, const struct node *below);
 
 // expression.c
 struct node *expression(struct parser *p);
-// One expression, or several with commas between, up to the end of the tag or the name `until`.
-struct node *tuple(struct parser *p, bool with_cond, bool parens, const char *until);
+// One expression, or several with commas between. parens: inside (), where there may be none.
+struct node *tuple(struct parser *p, bool with_cond, bool parens);
 struct node *filter(struct parser *p, struct node *of); // after the |; of NULL: of a block
 struct node *target(struct parser *p, bool with_ns);
 struct node *name_node(struct parser *p, struct sv name);

@@ -387,14 +387,36 @@ struct value filter_xmlattr(struct vm *vm, const struct value *at, const struct 
     return text_take(vm, mark);
 }
 
+// Labels with dots between, the last a top-level domain of 2 to 63 letters; then, where they are, a
+// port and a path.
+static bool is_host(struct sv s) {
+    size_t i = 0, label = 0, port = 0;
+    bool letters = true;
+    for (; i < s.n && (word_char((unsigned char)s.p[i]) || strchr("-%.", s.p[i])); i++) {
+        bool letter = (s.p[i] | 32) - 'a' + 0u < 26u;
+        if (s.p[i] == '.') {
+            if (!label) return false;
+            label = 0, letters = true;
+        } else {
+            label++, letters &= letter;
+        }
+    }
+    if (!letters || label < 2 || label > 63) return false;
+    if (i < s.n && s.p[i] == ':')
+        for (i++; i < s.n && s.p[i] >= '0' && s.p[i] <= '9'; i++) port++;
+    return port <= 5 && (i == s.n || strchr("/?#", s.p[i]));
+}
+
 // A word that is a web address becomes a link; punctuation around it stays outside.
 static void put_link(struct vm *vm, struct sv word, size_t limit, struct sv attributes) {
     size_t head = 0;
     while (head < word.n && (word.p[head] == '(' || word.p[head] == '<')) head++;
     struct sv middle = sv_cut(word, head, word.n);
     while (middle.n && memchr(").,>", middle.p[middle.n - 1], 4)) middle.n--;
-    bool http = sv_starts(middle, sv("http://")) || sv_starts(middle, sv("https://"));
-    bool www = sv_starts(middle, sv("www.")) && sv_find(middle, sv("."), 4) > 0;
+    bool plain_http = sv_starts(middle, sv("http://"));
+    bool http = plain_http || sv_starts(middle, sv("https://"));
+    bool www = sv_starts(middle, sv("www.")) && is_host(sv_cut(middle, 4, middle.n));
+    if (http) http = is_host(sv_cut(middle, plain_http ? 7 : 8, middle.n));
     put_escaped(vm, sv_cut(word, 0, head));
     if (http || www) {
         puts_text(vm, www ? "<a href=\"https://" : "<a href=\"");

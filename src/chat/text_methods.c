@@ -595,7 +595,9 @@ static struct value istitle(struct vm *vm, const struct value *at, const struct 
     struct sv s = sv_of(at[0]);
     bool any = false, inside = false, up;
     for (size_t i = 0, len; i < s.n; i += len) {
-        bool letter = is_letter_case(utf8_decode(s, i, &len), &up);
+        int32_t cp = utf8_decode(s, i, &len);
+        bool letter = is_letter_case(cp, &up);
+        up |= utf8proc_category(cp) == UTF8PROC_CATEGORY_LT;
         if (letter && up == inside) return bool_value(false);
         inside = letter;
         any |= letter;

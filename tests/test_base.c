@@ -73,12 +73,16 @@ static void test_json(void **state) {
     assert_true(json_int_at(o, "f", 7) == 7); // 1.0 is not an integer
     assert_true(isnan(json_number_at(o, "x", 0)));
     json_object_put(o);
-    const char *bad[] = {"{\"a\": 1", "{} x", "", "{\"a\" 1}", "\"\xff\""};
-    for (int i = 0; i < 5; i++) {
+    const char *bad[] = {"{\"a\": 1", "{} x", "",       "{\"a\" 1}",
+                         "\"\xff\"",  "null", "null\n", "12 3"};
+    for (int i = 0; i < 8; i++) {
         struct error why = {0};
         assert_null(json_read(sv(bad[i]), "t", &why));
         assert_true(why.set);
     }
+    o = json_read(sv("12"), "t", &e);
+    assert_int_equal(json_object_get_int(o), 12);
+    json_object_put(o);
     struct str deep = {0}, quoted = {0};
     for (int i = 0; i < 100000; i++) str_addc(&deep, '[');
     assert_null(json_read(str_sv(&deep), "deep", &e));

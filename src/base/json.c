@@ -11,9 +11,9 @@ struct json_object *json_read(struct sv text, const char *what, struct error *e)
     json_tokener_set_flags(t, JSON_TOKENER_VALIDATE_UTF8);
     struct json_object *o = json_tokener_parse_ex(t, text.p, (int)text.n);
     enum json_tokener_error why = json_tokener_get_error(t);
+    size_t end = json_tokener_get_parse_end(t);
     if (why == json_tokener_continue) // a bare number or word at the very end: say that it ended
         o = json_tokener_parse_ex(t, "\n", 1), why = json_tokener_get_error(t);
-    size_t end = json_tokener_get_parse_end(t);
     json_tokener_free(t);
     struct sv rest = why == json_tokener_success ? sv_trim(sv_cut(text, end, text.n)) : sv("");
     if (why == json_tokener_continue)
@@ -22,6 +22,8 @@ struct json_object *json_read(struct sv text, const char *what, struct error *e)
         fail(e, "%s: not valid JSON at byte %zu: %s", what, end, json_tokener_error_desc(why));
     else if (rest.n)
         fail(e, "%s: text after the JSON value at byte %zu", what, (size_t)(rest.p - text.p));
+    else if (!o)
+        fail(e, "%s: the JSON value is null", what);
     else
         return o;
     json_object_put(o);

@@ -10,7 +10,7 @@
 
 enum { JSON_DEPTH = 128 };
 
-// Parses a whole text (NaN and Infinity pass, as Python writes them). `what` names the source in
+// Parses a whole text (NaN and Infinity pass, as Python writes them), which may not be just "null". `what` names the source in
 // errors. The caller owns the document (json_object_put).
 struct json_object *json_read(struct sv text, const char *what, struct error *e);
 struct json_object *json_read_file(const char *path, size_t limit, struct error *e);

@@ -1,0 +1,360 @@
+#include "server/ask.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+
+enum { MAX_CHOICES = 1 };
+
+// What holds where a request says nothing. Where the checkpoint says nothing either, it is what
+// lablup/mlxcel's server and llama-server have.
+static struct sampling defaults(const struct generation_config *g) {
+    struct sampling s = {
+        .temperature = g->has_temperature ? (float)g->temperature : 0.8f,
+        .top_k = g->has_top_k ? g->top_k : 40,
+        .top_p = g->has_top_p ? (float)g->top_p : 0.95f,
+        .min_p = g->has_min_p ? (float)g->min_p : 0.05f,
+        .repetition_penalty = g->has_repetition_penalty ? (float)g->repetition_penalty : 1,
+        .penalty_window = 64,
+    };
+    if (g->has_do_sample && !g->do_sample) s.temperature = 0;
+    return s;
+}
+
+// --- fields --------------------------------------------------------------------------------------
+
+static const char *kind_of(struct json_object *v) {
+    switch (json_object_get_type(v)) {
+    case json_type_null: return "null";
+    case json_type_boolean: return "a boolean";
+    case json_type_double:
+    case json_type_int: return "a number";
+    case json_type_object: return "an object";
+    case json_type_array: return "an array";
+    case json_type_string: return "a string";
+    }
+    return "something else";
+}
+
+static bool wrong_kind(struct refusal *r, const char *name, const char *wanted,
+                       struct json_object *v) {
+    return refuse(r, 400, name, "\"%s\" must be %s, not %s", name, wanted, kind_of(v));
+}
+
+// These leave *out as it is when the field is absent or null.
+static bool read_flag(struct json_object *o, const char *name, bool *out, struct refusal *r) {
+    struct json_object *v = json_at(o, name);
+    if (!v) return true;
+    if (!json_object_is_type(v, json_type_boolean)) return wrong_kind(r, name, "a boolean", v);
+    *out = json_object_get_boolean(v);
+    return true;
+}
+
+static bool read_number(struct json_object *o, const char *name, double least, double most,
+                        float *out, struct refusal *r) {
+    struct json_object *v = json_at(o, name);
+    if (!v) return true;
+    if (!json_object_is_type(v, json_type_double) && !json_object_is_type(v, json_type_int))
+        return wrong_kind(r, name, "a number", v);
+    double d = json_object_get_double(v);
+    if (!(d >= least && d <= most)) // also when it is NaN
+        return refuse(r, 400, name, "\"%s\" is %g; it must be from %g to %g", name, d, least, most);
+    *out = (float)d;
+    return true;
+}
+
+static bool read_whole(struct json_object *o, const char *name, double least, double most,
+                       int64_t *out, struct refusal *r) {
+    struct json_object *v = json_at(o, name);
+    if (!v) return true;
+    bool number = json_object_is_type(v, json_type_double) || json_object_is_type(v, json_type_int);
+    double d = json_object_get_double(v);
+    if (!number || d != floor(d)) return wrong_kind(r, name, "a whole number", v);
+    if (!(d >= least && d <= most))
+        return refuse(r, 400, name, "\"%s\" is %.15g; it must be from %.15g to %.15g", name, d,
+                      least, most);
+    *out = json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : (int64_t)d;
+    return true;
+}
+
+static uint64_t random_seed(void) {
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = (uint64_t)(clock_now() * 1e9);
+    return seed;
+}
+
+static bool read_sampling(struct ask *a, struct json_object *o, struct refusal *r) {
+    struct sampling *s = &a->sampling;
+    int64_t seed = -1;
+    bool ok = read_number(o, "temperature", 0, 100, &s->temperature, r) &&
+              read_whole(o, "top_k", 0, 1e9, &s->top_k, r) &&
+              read_number(o, "top_p", 0, 1, &s->top_p, r) &&
+              read_number(o, "min_p", 0, 1, &s->min_p, r) &&
+              read_number(o, "repeat_penalty", 0.01, 100, &s->repetition_penalty, r) &&
+              read_number(o, "repetition_penalty", 0.01, 100, &s->repetition_penalty, r) &&
+              read_number(o, "presence_penalty", -2, 2, &s->presence_penalty, r) &&
+              read_number(o, "frequency_penalty", -2, 2, &s->frequency_penalty, r) &&
+              read_whole(o, "repeat_last_n", -1, 1e9, &s->penalty_window, r) &&
+              read_whole(o, "seed", -9e18, 9e18, &seed, r);
+    s->seed = seed == -1 ? random_seed() : (uint64_t)seed;
+    return ok;
+}
+
+static bool read_limits(struct ask *a, struct json_object *o, struct refusal *r) {
+    a->max_new = -1;
+    struct json_object *options = json_at(o, "stream_options");
+    if (options && !json_object_is_type(options, json_type_object))
+        return wrong_kind(r, "stream_options", "an object", options);
+    return read_whole(o, "n_predict", -1, 1e9, &a->max_new, r) &&
+           read_whole(o, "max_tokens", -1, 1e9, &a->max_new, r) &&
+           read_whole(o, "max_completion_tokens", -1, 1e9, &a->max_new, r) &&
+           read_flag(o, "ignore_eos", &a->ignore_eos, r) && read_flag(o, "stream", &a->stream, r) &&
+           read_flag(options, "include_usage", &a->include_usage, r);
+}
+
+static bool add_stop(struct ask *a, struct json_object *v, struct refusal *r) {
+    struct sv text = json_text(v);
+    if (!json_object_is_type(v, json_type_string))
+        return wrong_kind(r, "stop", "a string or a list of strings", v);
+    if (text.n > ASK_STOP_BYTES)
+        return refuse(r, 400, "stop", "a text of \"stop\" has %zu bytes; it may have %d", text.n,
+                      ASK_STOP_BYTES);
+    if (text.n) str_add(&a->stop[a->stops++], text);
+    return true;
+}
+
+static bool read_stops(struct ask *a, struct json_object *o, struct refusal *r) {
+    struct json_object *v = json_at(o, "stop");
+    if (!v) return true;
+    if (!json_object_is_type(v, json_type_array)) return add_stop(a, v, r);
+    size_t n = json_object_array_length(v);
+    if (n > ASK_STOPS)
+        return refuse(r, 400, "stop", "\"stop\" has %zu texts; it may have %d", n, ASK_STOPS);
+    for (size_t i = 0; i < n; i++)
+        if (!add_stop(a, json_object_array_get_idx(v, i), r)) return false;
+    return true;
+}
+
+// --- what can't be honoured ----------------------------------------------------------------------
+
+// Fields that would change the answer. Each has a value besides null, false and the empty ones
+// that asks for nothing: a number, or a word.
+static const struct {
+    const char *name;
+    double number; // NAN: none
+    const char *word;
+} unsupported[] = {
+    {"tools", NAN, NULL},
+    {"tool_choice", NAN, "none"},
+    {"functions", NAN, NULL},
+    {"function_call", NAN, "none"},
+    {"response_format", NAN, NULL},
+    {"json_schema", NAN, NULL},
+    {"grammar", NAN, NULL},
+    {"regex", NAN, NULL},
+    {"guided_json", NAN, NULL},
+    {"guided_regex", NAN, NULL},
+    {"guided_choice", NAN, NULL},
+    {"guided_grammar", NAN, NULL},
+    {"logprobs", NAN, NULL},
+    {"top_logprobs", 0, NULL},
+    {"prompt_logprobs", NAN, NULL},
+    {"n_probs", 0, NULL},
+    {"logit_bias", NAN, NULL},
+    {"best_of", 1, NULL},
+    {"echo", NAN, NULL},
+    {"suffix", NAN, NULL},
+    {"audio", NAN, NULL},
+    {"modalities", NAN, NULL},
+    {"reasoning_effort", NAN, NULL},
+    {"web_search_options", NAN, NULL},
+    {"stop_token_ids", NAN, NULL},
+    {"min_tokens", 0, NULL},
+    {"typical_p", 1, NULL},
+    {"top_n_sigma", -1, NULL},
+    {"mirostat", 0, NULL},
+    {"dynatemp_range", 0, NULL},
+    {"xtc_probability", 0, NULL},
+    {"dry_multiplier", 0, NULL},
+    {"samplers", NAN, NULL},
+};
+enum { UNSUPPORTED = sizeof unsupported / sizeof *unsupported };
+
+static bool asks_nothing(struct json_object *v, double number, const char *word) {
+    switch (json_object_get_type(v)) {
+    case json_type_null: return true;
+    case json_type_boolean: return !json_object_get_boolean(v);
+    case json_type_double:
+    case json_type_int: return json_object_get_double(v) == number;
+    case json_type_object: return json_object_object_length(v) == 0;
+    case json_type_array: return json_object_array_length(v) == 0;
+    case json_type_string: return json_text(v).n == 0 || (word && sv_is(json_text(v), word));
+    }
+    return false;
+}
+
+// The ways to ask for plain text by fields that could ask for more.
+static bool asks_for_text(const char *name, struct json_object *v, struct json_object *o) {
+    if (!strcmp(name, "response_format")) return sv_is(json_text_at(v, "type"), "text");
+    if (!strcmp(name, "modalities"))
+        return json_object_is_type(v, json_type_array) && json_object_array_length(v) == 1 &&
+               sv_is(json_text(json_object_array_get_idx(v, 0)), "text");
+    bool tools = !asks_nothing(json_at(o, "tools"), NAN, NULL);
+    return !strcmp(name, "tool_choice") && !tools && sv_is(json_text(v), "auto");
+}
+
+static bool refuse_unsupported(struct json_object *o, struct refusal *r) {
+    int64_t n = 1;
+    if (!read_whole(o, "n", 1, 128, &n, r)) return false;
+    if (n > MAX_CHOICES)
+        return refuse(r, 400, "n", "\"n\" is %lld; this server gives one choice a request",
+                      (long long)n);
+    for (size_t i = 0; i < UNSUPPORTED; i++) {
+        const char *name = unsupported[i].name;
+        struct json_object *v = json_at(o, name);
+        if (asks_nothing(v, unsupported[i].number, unsupported[i].word)) continue;
+        if (!asks_for_text(name, v, o))
+            return refuse(r, 400, name, "\"%s\" is not supported by this server", name);
+    }
+    return true;
+}
+
+// --- the prompt ----------------------------------------------------------------------------------
+
+static bool add_id(struct ask *a, struct json_object *v, int64_t vocab, struct refusal *r) {
+    int64_t id = json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : -1;
+    if (id < 0 || id >= vocab)
+        return refuse(r, 400, "prompt",
+                      "element %zu of \"prompt\" is no token id: those are 0 to %lld", a->prompt.n,
+                      (long long)vocab - 1);
+    ids_push(&a->prompt, (int32_t)id);
+    return true;
+}
+
+// A string, a list of ids, or a list of one of these.
+static bool read_prompt(struct ask *a, struct json_object *v, const struct text_model *m,
+                        struct refusal *r) {
+    struct error e = {0};
+    struct json_object *first = NULL;
+    size_t n = 1;
+    if (json_object_is_type(v, json_type_array)) {
+        n = json_object_array_length(v);
+        first = n ? json_object_array_get_idx(v, 0) : NULL;
+    }
+    bool nested =
+        json_object_is_type(first, json_type_string) || json_object_is_type(first, json_type_array);
+    if (nested && n > 1)
+        return refuse(r, 400, "prompt", "\"prompt\" is a list of %zu prompts; send them one by one",
+                      n);
+    if (nested) v = first;
+    if (json_object_is_type(v, json_type_string))
+        return tok_encode(m->tokenizer, json_text(v), true, &a->prompt, &e) ||
+               refuse(r, 400, "prompt", "%s", e.text);
+    if (!json_object_is_type(v, json_type_array))
+        return wrong_kind(r, "prompt", "a string or a list of token ids", v);
+    n = json_object_array_length(v);
+    for (size_t i = 0; i < n; i++)
+        if (!add_id(a, json_object_array_get_idx(v, i), engine_info(m->engine)->vocab, r))
+            return false;
+    return true;
+}
+
+// Parts of text become one text, with line breaks between: not every template knows parts.
+static bool join_parts(struct json_object *message, struct json_object *content, size_t at,
+                       struct refusal *r) {
+    struct str text = {0};
+    for (size_t i = 0; i < json_object_array_length(content); i++) {
+        struct json_object *part = json_object_array_get_idx(content, i);
+        struct sv type = json_text_at(part, "type");
+        if (!sv_is(type, "text") || !json_object_is_type(json_at(part, "text"), json_type_string)) {
+            str_free(&text);
+            return refuse(r, 400, "messages",
+                          "messages[%zu].content[%zu]: a part of type \"%.*s\"; this server takes "
+                          "{\"type\": \"text\", \"text\": ...}",
+                          at, i, (int)(type.n < 40 ? type.n : 40), type.p);
+        }
+        if (i) str_addc(&text, '\n');
+        str_add(&text, json_text_at(part, "text"));
+    }
+    struct json_object *joined = json_object_new_string_len(str_c(&text), (int)text.n);
+    json_object_object_add(message, "content", joined);
+    str_free(&text);
+    return true;
+}
+
+static bool read_message(struct json_object *message, size_t at, struct refusal *r) {
+    if (!json_object_is_type(message, json_type_object))
+        return refuse(r, 400, "messages", "messages[%zu] must be an object, not %s", at,
+                      kind_of(message));
+    struct sv role = json_text_at(message, "role");
+    if (!role.n) return refuse(r, 400, "messages", "messages[%zu].role must be a string", at);
+    struct json_object *content = json_at(message, "content");
+    if (json_object_is_type(content, json_type_array)) return join_parts(message, content, at, r);
+    if (!content || json_object_is_type(content, json_type_string)) return true;
+    return refuse(r, 400, "messages", "messages[%zu].content must be text, not %s", at,
+                  kind_of(content));
+}
+
+// OpenAI's newer name for the system's role is one that templates do not know.
+static void rename_developer(struct json_object *message) {
+    if (sv_is(json_text_at(message, "role"), "developer"))
+        json_object_object_add(message, "role", json_object_new_string("system"));
+}
+
+static bool read_messages(struct ask *a, struct json_object *o, const struct text_model *m,
+                          struct refusal *r) {
+    struct error e = {0};
+    struct json_object *list = json_at(o, "messages"), *kwargs = json_at(o, "chat_template_kwargs");
+    if (!json_object_is_type(list, json_type_array))
+        return wrong_kind(r, "messages", "an array of messages", list);
+    size_t n = json_object_array_length(list);
+    if (!n) return refuse(r, 400, "messages", "\"messages\" is empty");
+    if (kwargs && !json_object_is_type(kwargs, json_type_object))
+        return wrong_kind(r, "chat_template_kwargs", "an object", kwargs);
+    for (size_t i = 0; i < n; i++) {
+        struct json_object *message = json_object_array_get_idx(list, i);
+        if (!read_message(message, i, r)) return false;
+        rename_developer(message);
+    }
+    struct chat_options opt = {.add_generation_prompt = true, .kwargs = kwargs};
+    return text_chat_ids(m, list, &opt, &a->prompt, &e) || refuse(r, 400, "messages", "%s", e.text);
+}
+
+static bool check_length(const struct ask *a, bool chat, const struct text_model *m,
+                         struct refusal *r) {
+    const char *param = chat ? "messages" : "prompt";
+    size_t context = (size_t)engine_info(m->engine)->context;
+    if (!a->prompt.n) return refuse(r, 400, param, "the prompt has no tokens");
+    if (a->prompt.n < context) return true;
+    r->code = "context_length_exceeded";
+    return refuse(r, 400, param,
+                  "the prompt has %zu tokens; the context holds %zu, with the answer (--ctx-size, "
+                  "--parallel)",
+                  a->prompt.n, context);
+}
+
+bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model *m,
+              struct refusal *r) {
+    struct error e = {0};
+    *a = (struct ask){.sampling = defaults(&m->defaults)};
+    struct json_object *o = body.n ? json_read(body, "the body", &e) : NULL;
+    if (e.set) return refuse(r, 400, NULL, "%s", e.text);
+    bool ok = json_object_is_type(o, json_type_object) ||
+              refuse(r, 400, NULL, "the body must be a JSON object, not %s",
+                     body.n ? kind_of(o) : "empty");
+    ok = ok && refuse_unsupported(o, r) && read_limits(a, o, r) && read_sampling(a, o, r) &&
+         read_stops(a, o, r) &&
+         (chat ? read_messages(a, o, m, r) : read_prompt(a, json_at(o, "prompt"), m, r)) &&
+         check_length(a, chat, m, r);
+    json_object_put(o);
+    return ok;
+}
+
+void ask_free(struct ask *a) {
+    ids_free(&a->prompt);
+    for (size_t i = 0; i < a->stops; i++) str_free(&a->stop[i]);
+    *a = (struct ask){0};
+}

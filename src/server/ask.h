@@ -1,0 +1,28 @@
+// What a request's JSON asks for: the OpenAI API's bodies of completions and chat completions,
+// checked field by field. A field that would change the answer and that this server can't honour
+// is refused by its name; one that would not is ignored.
+#ifndef SERVER_ASK_H
+#define SERVER_ASK_H
+
+#include "engine/text.h"
+#include "server/refusal.h"
+
+enum { ASK_STOPS = 16, ASK_STOP_BYTES = 1024 };
+
+struct ask {
+    bool stream, include_usage;
+    struct ids prompt;
+    int64_t max_new; // -1: as many as the context holds
+    struct sampling sampling;
+    bool ignore_eos;
+    struct str stop[ASK_STOPS];
+    size_t stops;
+};
+
+// chat: the body is of chat/completions, else of completions. False with a refusal. ask must be
+// freed in any case.
+bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model *m,
+              struct refusal *r);
+void ask_free(struct ask *a);
+
+#endif

@@ -1,0 +1,127 @@
+// mlxcel-server: listens, loads, serves until a signal, drains.
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "server/http.h"
+
+enum { EXIT_USAGE = 2, TICK_MS = 50 }; // ended by a second signal: 128 + its number
+
+static int failed(const struct error *e, int code) {
+    fflush(stdout);
+    fprintf(stderr, "mlxcel-server: error: %s\n", e->text);
+    return code;
+}
+
+// SIGINT and SIGTERM are taken by wait_signal alone; every thread has them blocked.
+static void block_signals(sigset_t *set) {
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static int wait_signal(const sigset_t *set) {
+    struct timespec tick = {.tv_nsec = TICK_MS * 1000000L};
+    int got = sigtimedwait(set, NULL, &tick);
+    return got > 0 ? got : 0;
+}
+
+// Lets running answers end. Returns the exit code.
+static int drain(struct http *h, const struct server_options *o, const sigset_t *set) {
+    double until = clock_now() + o->drain_timeout;
+    size_t left;
+    http_drain(h);
+    log_say(LOG_INFO, "stopping: %zu requests are being answered", http_running(h));
+    while ((left = http_running(h)) && clock_now() < until) {
+        int again = wait_signal(set);
+        if (again) return 128 + again;
+        http_tick(h);
+    }
+    if (left) log_say(LOG_WARN, "%zu requests were cut off (--drain-timeout)", left);
+    return EXIT_SUCCESS;
+}
+
+static void say_ready(struct worker *w, const struct server_options *o, double seconds) {
+    const struct engine_info *i = engine_info(worker_model(w)->engine);
+    log_say(LOG_INFO, "%s (%s) is loaded in %.2f s on %s: %lld answers at once, of %lld tokens",
+            o->name, i->family_name, seconds, i->device, (long long)i->sequences,
+            (long long)i->context);
+}
+
+// Until a signal or a failure. Returns the exit code.
+static int serve(struct http *h, struct worker *w, const struct server_options *o,
+                 const sigset_t *set) {
+    double began = clock_now();
+    bool ready = false;
+    for (;;) {
+        struct error why = {0};
+        int got = wait_signal(set);
+        enum worker_state state = worker_state(w, &why);
+        if (got && state == WORKER_LOADING) _exit(128 + got); // loading can't be interrupted
+        if (got) return drain(h, o, set);
+        if (state == WORKER_FAILED) return failed(&why, EXIT_FAILURE);
+        if (state == WORKER_READY && !ready) say_ready(w, o, clock_now() - began);
+        ready = state == WORKER_READY;
+        http_tick(h);
+    }
+}
+
+static int run(const struct server_options *o) {
+    struct error e = {0};
+    struct stat st;
+    sigset_t set;
+    block_signals(&set);
+    if (stat(o->model, &st) != 0) {
+        fail(&e, "%s: no such checkpoint: -m takes its folder, or a file in it", o->model);
+        return failed(&e, EXIT_FAILURE);
+    }
+    struct http *h = http_open(o, &e);
+    struct worker *w = h ? worker_start(o->model, &o->engine, o->queue, &e) : NULL;
+    int code = EXIT_FAILURE;
+    if (w && http_serve(h, w, &e)) {
+        printf("listening on %s\n", http_address(h));
+        fflush(stdout);
+        code = serve(h, w, o, &set);
+    } else {
+        failed(&e, code);
+    }
+    if (w) worker_stop(w);
+    http_close(h);
+    worker_close(w);
+    return code;
+}
+
+static int start(const struct args *a) {
+    struct error e = {0};
+    struct server_options o = {0};
+    if (!getenv("MLXCEL_LOG")) log_set(LOG_INFO);
+    if (args_flag(a, "verbose")) log_set(LOG_DEBUG);
+    if (args_flag(a, "quiet")) log_set(LOG_ERROR);
+    int code = server_options_read(&o, a, &e) ? run(&o) : failed(&e, EXIT_USAGE);
+    server_options_free(&o);
+    return code;
+}
+
+int main(int argc, char **argv) {
+    struct error e = {0};
+    struct args a;
+    int code = EXIT_SUCCESS;
+    if (!args_parse(&a, &command_server, argc - 1, argv + 1, &e))
+        code = failed(&e, EXIT_USAGE);
+    else if (args_flag(&a, "help"))
+        args_help(stdout, &command_server);
+    else if (args_flag(&a, "version"))
+        printf("mlxcel-server %s\nfeatures  %s\n", MLXCEL_VERSION, MLXCEL_FEATURES);
+    else
+        code = start(&a);
+    args_free(&a);
+    return code;
+}

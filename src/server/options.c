@@ -1,0 +1,164 @@
+// Names, short forms, defaults and variables are those of lablup/mlxcel, which has most of them
+// from llama-server.
+#include "server/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+enum { LEAST_CONTEXT = 512 };
+
+static const struct arg model_args[] = {
+    {"-m --model", ARG_TEXT, "PATH", "LLAMA_ARG_MODEL", NULL, 0, 0,
+     "the checkpoint: its folder, or a file in it"},
+    {"-a --alias", ARG_TEXT, "NAME", "LLAMA_ARG_ALIAS", NULL, 0, 0,
+     "what the API calls the model, instead of its folder's name"},
+};
+static const struct arg_group model_group = {"Model", model_args, COUNT(model_args)};
+
+static const struct arg engine_args[] = {
+    {"-np --parallel", ARG_INT, "N", "LLAMA_ARG_N_PARALLEL", "4", 1, 4096,
+     "answers that are made at once"},
+    {"--max-queue-depth --max-queue", ARG_INT, "N", NULL, "32", 0, 1e6,
+     "requests that may wait for one of those places; more are told to try again (429)"},
+    {"-c --ctx-size", ARG_INT, "N", "LLAMA_ARG_CTX_SIZE", "0", 0, 1e9,
+     "tokens of prompts and answers, shared evenly by the --parallel answers, of which each has at "
+     "least 512; 0: for each what the model was made for, or less if memory asks"},
+    {"-t --threads", ARG_INT, "N", "LLAMA_ARG_THREADS", "0", -1, 4096,
+     "CPU threads of the engine; 0 or less: one a physical core"},
+    {"-b --batch-size", ARG_INT, "N", "LLAMA_ARG_BATCH LLAMA_ARG_BATCH_SIZE", "512", 1, 65536,
+     "tokens that one step computes at most, of all requests together"},
+    {"--device", ARG_CHOICE, "auto|gpu|cpu", "MLXCEL_DEVICE", "auto", 0, 0,
+     "where to compute; auto and gpu: the GPU if this build and machine have one, else the CPU"},
+    {"--precision", ARG_CHOICE, "native|f32", NULL, "native", 0, 0,
+     "f32: every operation in 32-bit floats; native: as fast as tests show to be safe"},
+};
+static const struct arg_group engine_group = {"Engine", engine_args, COUNT(engine_args)};
+
+static const struct arg http_args[] = {
+    {"--host", ARG_TEXT, "HOST", "LLAMA_ARG_HOST", "127.0.0.1", 0, 0,
+     "the address to listen on; 0.0.0.0, or :: with IPv6, for every one of this machine"},
+    {"--port", ARG_INT, "N", "LLAMA_ARG_PORT", "8080", 0, 65535, "0: any that is free"},
+    {"--api-key", ARG_TEXTS, "KEY", "LLAMA_API_KEY", NULL, 0, 0,
+     "clients must send this as Authorization: Bearer KEY; several with commas between, or by "
+     "giving the option again"},
+    {"--timeout", ARG_INT, "SECONDS", "LLAMA_ARG_TIMEOUT", "3600", 1, 1e6,
+     "a connection on which nothing moves for so long is closed"},
+    {"--receive-timeout", ARG_INT, "SECONDS", NULL, "60", 1, 1e6,
+     "a request must have arrived in so long, and the next one on the same connection"},
+    {"--drain-timeout", ARG_INT, "SECONDS", NULL, "30", 0, 1e6,
+     "after SIGTERM or SIGINT, running answers get so long to end"},
+    {"--max-body", ARG_INT, "MIB", NULL, "16", 1, 1024, "the largest body of a request"},
+    {"--max-header", ARG_INT, "KIB", NULL, "32", 4, 1024, "the largest header of a request"},
+    {"--max-connections", ARG_INT, "N", NULL, "512", 1, 1e5,
+     "connections at once; more wait to be accepted"},
+};
+static const struct arg_group http_group = {"HTTP", http_args, COUNT(http_args)};
+
+static const struct arg common_args[] = {
+    {"-v --verbose", ARG_FLAG, NULL, NULL, NULL, 0, 0, "say more on standard error"},
+    {"-q --quiet", ARG_FLAG, NULL, NULL, NULL, 0, 0,
+     "only errors on standard error, no line for each request"},
+    {"-h --help", ARG_FLAG, NULL, NULL, NULL, 0, 0, "show this help"},
+    {"-V --version", ARG_FLAG, NULL, NULL, NULL, 0, 0, "the version, and what is in this build"},
+};
+static const struct arg_group common_group = {"General", common_args, COUNT(common_args)};
+
+static const struct arg_group *const groups[] = {&model_group, &engine_group, &http_group,
+                                                 &common_group, NULL};
+
+const struct command command_server = {
+    .name = "mlxcel-server",
+    .alone = true,
+    .summary = "serve a model over the OpenAI API",
+    .about = "Answers GET /health and /v1/models, and POST /v1/completions and "
+             "/v1/chat/completions. It listens at once, and says 503 until the model is loaded. "
+             "SIGTERM and SIGINT let running answers end; a second one does not.",
+    .examples = "mlxcel-server -m models/SmolLM2-135M-Instruct\n"
+                "mlxcel-server -m DIR --host 0.0.0.0 --api-key SECRET -np 8\n",
+    .groups = groups,
+};
+
+// The folder's name, also of "models/x/" and of a file in the folder.
+static char *model_name(const char *path) {
+    char *real = realpath(path, NULL);
+    struct sv at = sv(real ? real : path);
+    struct str dir = {0};
+    str_add(&dir, at);
+    if (file_exists(str_c(&dir))) {
+        str_clear(&dir);
+        str_add(&dir, path_dir(real ? real : path));
+    }
+    struct sv name = path_name(str_c(&dir));
+    char *copy = mem_textn(name.p, name.n);
+    str_free(&dir);
+    free(real);
+    return copy;
+}
+
+static void add_keys(struct server_options *o, struct sv list) {
+    while (list.n) {
+        ptrdiff_t comma = sv_find(list, sv(","), 0);
+        struct sv key = sv_cut(list, 0, comma < 0 ? list.n : (size_t)comma);
+        list = sv_cut(list, key.n + 1, list.n);
+        if (!key.n) continue;
+        o->key = mem_resize(o->key, o->keys + 1, sizeof *o->key);
+        o->key[o->keys++] = key;
+    }
+}
+
+static void read_engine(struct engine_options *opt, const struct args *a) {
+    const char *device = args_text(a, "device");
+    int64_t threads = args_int(a, "threads"), context = args_int(a, "ctx-size");
+    int64_t sequences = args_int(a, "parallel");
+    if (context) {
+        context /= sequences;
+        if (context < LEAST_CONTEXT) context = LEAST_CONTEXT;
+    }
+    *opt = (struct engine_options){
+        .device = strcmp(device, "gpu") ? device : "auto",
+        .threads = threads > 0 ? (int)threads : 0,
+        .isa = ISA_BEST,
+        .precision = strcmp(args_text(a, "precision"), "f32") ? PRECISION_NATIVE : PRECISION_F32,
+        .context = context,
+        .sequences = sequences,
+        .batch = args_int(a, "batch-size"),
+    };
+}
+
+bool server_options_read(struct server_options *o, const struct args *a, struct error *e) {
+    *o = (struct server_options){
+        .model = args_text(a, "model"),
+        .queue = args_int(a, "max-queue-depth"),
+        .host = args_text(a, "host"),
+        .port = (int)args_int(a, "port"),
+        .max_body = (size_t)args_int(a, "max-body") << 20,
+        .max_header = (size_t)args_int(a, "max-header") << 10,
+        .max_connections = (unsigned)args_int(a, "max-connections"),
+        .timeout = (unsigned)args_int(a, "timeout"),
+        .receive_timeout = (unsigned)args_int(a, "receive-timeout"),
+        .drain_timeout = (unsigned)args_int(a, "drain-timeout"),
+    };
+    if (!o->model || !*o->model)
+        return fail(e, "no model: pass a checkpoint's folder with -m PATH, or set LLAMA_ARG_MODEL");
+    read_engine(&o->engine, a);
+    if (o->engine.batch < o->engine.sequences)
+        return fail(e, "--batch-size %lld is less than --parallel %lld: each answer needs a place",
+                    (long long)o->engine.batch, (long long)o->engine.sequences);
+    const char *alias = args_text(a, "alias");
+    o->name = alias && *alias ? mem_text(alias) : model_name(o->model);
+    const struct sv *key;
+    size_t n = args_texts(a, "api-key", &key);
+    for (size_t i = 0; i < n; i++) add_keys(o, key[i]);
+    return !n || o->keys || fail(e, "--api-key, or LLAMA_API_KEY, is given but holds no key");
+}
+
+void server_options_free(struct server_options *o) {
+    free(o->name);
+    free(o->key);
+    *o = (struct server_options){0};
+}

@@ -1,0 +1,32 @@
+// The server's options, from the command line and the environment.
+#ifndef SERVER_OPTIONS_H
+#define SERVER_OPTIONS_H
+
+#include "base/args.h"
+#include "engine/engine.h"
+
+struct server_options {
+    const char *model; // a checkpoint's folder, or a file in it
+    char *name;        // what the API calls it: --alias, else the folder's name
+    struct engine_options engine;
+    int64_t queue; // requests that may wait for a place
+
+    const char *host;
+    int port; // 0: any that is free
+    struct sv *key;
+    size_t keys; // 0: anyone may use it
+
+    size_t max_body, max_header; // bytes of one request
+    unsigned max_connections;
+    unsigned timeout;         // seconds that a write may stand still
+    unsigned receive_timeout; // seconds in which a request must arrive, or the next one begin
+    unsigned drain_timeout;   // seconds that running answers get when the server is told to stop
+};
+
+extern const struct command command_server; // its table; main runs it, not .run
+
+// Strings in o are a's, the environment's, or owned by o.
+bool server_options_read(struct server_options *o, const struct args *a, struct error *e);
+void server_options_free(struct server_options *o);
+
+#endif

@@ -1,0 +1,44 @@
+#include "server/refusal.h"
+
+#include "base/json.h"
+
+bool refuse(struct refusal *r, unsigned status, const char *param, const char *fmt, ...) {
+    if (r->status) return false;
+    va_list args;
+    va_start(args, fmt);
+    vfail(&r->why, fmt, args);
+    va_end(args);
+    r->status = status;
+    r->param = param;
+    return false;
+}
+
+static const char *type(unsigned status) {
+    switch (status) {
+    case 429: return "rate_limit_error";
+    case 500: return "server_error";
+    case 503: return "unavailable_error";
+    default: return "invalid_request_error";
+    }
+}
+
+static void add_text(struct str *out, const char *name, const char *text) {
+    str_printf(out, "\"%s\":", name);
+    if (text)
+        json_quote(out, sv(text));
+    else
+        str_puts(out, "null");
+}
+
+void refusal_json(struct str *out, const struct refusal *r) {
+    str_puts(out, "{\"error\":{");
+    add_text(out, "message", r->why.text);
+    str_printf(out, ",\"type\":\"%s\",", type(r->status));
+    add_text(out, "param", r->param);
+    str_addc(out, ',');
+    if (r->status == 503) // llama-server's clients look for the number
+        str_puts(out, "\"code\":503");
+    else
+        add_text(out, "code", r->code);
+    str_puts(out, "}}");
+}

@@ -1,0 +1,22 @@
+// Why a request is refused, and the OpenAI API's JSON for it.
+#ifndef SERVER_REFUSAL_H
+#define SERVER_REFUSAL_H
+
+#include "base/error.h"
+#include "base/str.h"
+
+struct refusal {
+    unsigned status;   // of HTTP; 0: not refused
+    const char *param; // the field that is wrong, a constant; NULL: none
+    const char *code;  // for programs, as OpenAI has it, a constant; NULL: none
+    struct error why;
+};
+
+// The first refusal sticks. Always returns false: `return refuse(r, 400, "stop", ...)`.
+bool refuse(struct refusal *r, unsigned status, const char *param, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+// {"error":{"message":...,"type":...,"param":...,"code":...}}
+void refusal_json(struct str *out, const struct refusal *r);
+
+#endif

@@ -1,0 +1,247 @@
+#include "server/worker.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+struct worker {
+    const char *path;
+    struct engine_options opt;
+    struct text_model model; // its engine is the thread's
+    size_t most;             // jobs at once
+    pthread_t thread;
+    pthread_mutex_t lock; // of all below, and of every job
+    pthread_cond_t work;  // there may be something for the thread to do
+    enum worker_state state;
+    struct error why;
+    bool stop, joined;
+    struct job *jobs; // not finished, in the order they came
+    size_t n;
+};
+
+struct job {
+    struct worker *worker;
+    struct job *next;
+    pthread_cond_t news;
+    struct request request; // for the engine, over these arrays
+    int32_t *prompt, *stop_ids;
+    int64_t number;      // in the engine; 0: not there yet
+    bool cancel, closed; // closed: nobody waits for it
+    struct ids ids;      // not taken yet
+    enum finish finish;
+};
+
+static void job_free(struct job *j) {
+    pthread_cond_destroy(&j->news);
+    free(j->prompt);
+    free(j->stop_ids);
+    ids_free(&j->ids);
+    free(j);
+}
+
+// Takes a job off the list. What is left of it is its owner's.
+static void end_job(struct worker *w, struct job *j, enum finish f) {
+    struct job **at = &w->jobs;
+    while (*at != j) at = &(*at)->next;
+    *at = j->next;
+    w->n--;
+    j->finish = f;
+    if (j->closed)
+        job_free(j);
+    else
+        pthread_cond_signal(&j->news);
+}
+
+// --- the thread; all of these hold the lock ------------------------------------------------------
+
+// The server checked the request before, so what the engine says is for its operator.
+static void enter(struct worker *w, struct job *j) {
+    struct error why = {0};
+    j->number = engine_submit(w->model.engine, &j->request, &why);
+    if (j->number) return;
+    log_say(LOG_ERROR, "the engine refuses a request: %s", why.text);
+    end_job(w, j, FINISH_CANCELLED);
+}
+
+// New jobs into the engine, cancelled ones out of it.
+static void hand_over(struct worker *w) {
+    for (struct job *j = w->jobs, *next; j; j = next) {
+        next = j->next;
+        if (j->cancel && j->number)
+            engine_cancel(w->model.engine, j->number); // its event ends the job
+        else if (j->cancel)
+            end_job(w, j, FINISH_CANCELLED);
+        else if (!j->number)
+            enter(w, j);
+    }
+}
+
+static void deliver(struct worker *w) {
+    struct event event;
+    while (engine_event(w->model.engine, &event)) {
+        struct job *j = w->jobs;
+        while (j && j->number != event.request) j = j->next;
+        if (!j) continue;
+        if (event.id >= 0) ids_push(&j->ids, event.id);
+        if (event.finish != FINISH_NOT)
+            end_job(w, j, event.finish);
+        else if (!j->closed)
+            pthread_cond_signal(&j->news);
+    }
+}
+
+static void serve(struct worker *w) {
+    struct error why = {0};
+    while (!w->stop && !why.set) {
+        hand_over(w);
+        if (!engine_busy(w->model.engine)) {
+            pthread_cond_wait(&w->work, &w->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&w->lock);
+        bool ok = engine_step(w->model.engine, &why);
+        pthread_mutex_lock(&w->lock);
+        if (ok) deliver(w);
+    }
+    w->why = why;
+}
+
+static void *run(void *arg) {
+    struct worker *w = arg;
+    struct error why = {0};
+    bool ok = text_open(&w->model, w->path, &w->opt, &why);
+    pthread_mutex_lock(&w->lock);
+    w->why = why;
+    w->state = ok ? WORKER_READY : WORKER_FAILED;
+    if (ok) serve(w);
+    w->state = w->why.set ? WORKER_FAILED : WORKER_STOPPED;
+    while (w->jobs) end_job(w, w->jobs, FINISH_CANCELLED);
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+// --- everyone else -------------------------------------------------------------------------------
+
+struct worker *worker_start(const char *path, const struct engine_options *opt, int64_t queue,
+                            struct error *e) {
+    struct worker *w = mem_alloc(sizeof *w);
+    w->path = path;
+    w->opt = *opt;
+    w->most = (size_t)(opt->sequences + queue);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->work, NULL);
+    int err = pthread_create(&w->thread, NULL, run, w);
+    if (!err) return w;
+    fail(e, "cannot start the engine's thread: %s", strerror(err));
+    w->joined = true;
+    worker_close(w);
+    return NULL;
+}
+
+enum worker_state worker_state(struct worker *w, struct error *why) {
+    pthread_mutex_lock(&w->lock);
+    enum worker_state state = w->state;
+    if (why) *why = w->why;
+    pthread_mutex_unlock(&w->lock);
+    return state;
+}
+
+const struct text_model *worker_model(const struct worker *w) { return &w->model; }
+
+void worker_stop(struct worker *w) {
+    pthread_mutex_lock(&w->lock);
+    w->stop = true;
+    pthread_cond_signal(&w->work);
+    pthread_mutex_unlock(&w->lock);
+    if (!w->joined) pthread_join(w->thread, NULL);
+    w->joined = true;
+}
+
+void worker_close(struct worker *w) {
+    if (!w) return;
+    worker_stop(w);
+    text_close(&w->model);
+    pthread_cond_destroy(&w->work);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+static int32_t *copy_ids(const int32_t *ids, size_t n) {
+    int32_t *copy = mem_array(n, sizeof *copy);
+    if (n) memcpy(copy, ids, n * sizeof *copy);
+    return copy;
+}
+
+static struct job *job_open(struct worker *w, const struct request *r) {
+    struct job *j = mem_alloc(sizeof *j);
+    j->worker = w;
+    j->request = *r;
+    j->request.prompt = j->prompt = copy_ids(r->prompt, r->n);
+    j->request.stop_ids = j->stop_ids = copy_ids(r->stop_ids, r->stop_count);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&j->news, &attr);
+    pthread_condattr_destroy(&attr);
+    return j;
+}
+
+struct job *worker_submit(struct worker *w, const struct request *r, bool *full) {
+    struct job *j = NULL;
+    pthread_mutex_lock(&w->lock);
+    *full = w->n >= w->most;
+    if (!*full && w->state == WORKER_READY) {
+        j = job_open(w, r);
+        struct job **end = &w->jobs;
+        while (*end) end = &(*end)->next;
+        *end = j;
+        w->n++;
+        pthread_cond_signal(&w->work);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return j;
+}
+
+static struct timespec after_ms(int ms) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+    return t;
+}
+
+enum finish job_wait(struct job *j, int ms, struct ids *out) {
+    struct timespec until = after_ms(ms);
+    pthread_mutex_lock(&j->worker->lock);
+    int err = 0;
+    while (!err && j->ids.n == 0 && j->finish == FINISH_NOT)
+        err = pthread_cond_timedwait(&j->news, &j->worker->lock, &until);
+    if (j->ids.n) ids_add(out, j->ids.id, j->ids.n);
+    j->ids.n = 0;
+    enum finish f = j->finish;
+    pthread_mutex_unlock(&j->worker->lock);
+    return f;
+}
+
+void job_cancel(struct job *j) {
+    pthread_mutex_lock(&j->worker->lock);
+    j->cancel = true;
+    pthread_cond_signal(&j->worker->work);
+    pthread_mutex_unlock(&j->worker->lock);
+}
+
+void job_close(struct job *j) {
+    if (!j) return;
+    struct worker *w = j->worker;
+    pthread_mutex_lock(&w->lock);
+    bool done = j->finish != FINISH_NOT;
+    j->cancel = j->closed = true;
+    pthread_cond_signal(&w->work);
+    pthread_mutex_unlock(&w->lock);
+    if (done) job_free(j);
+}

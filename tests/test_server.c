@@ -1,0 +1,392 @@
+// mlxcel-server's API: what it answers, byte for byte, and what it refuses.
+#include "server_client.h"
+
+static struct server main_server; // for the tests that need no options of their own
+
+static int start_main(void **state) {
+    (void)state;
+    server_start(&main_server, ARGS("-m", MODEL));
+    return 0;
+}
+
+static int stop_main(void **state) {
+    (void)state;
+    assert_false(server_says(&main_server, "Hello")); // prompts and answers are not for the log
+    return server_stop(&main_server);
+}
+
+static void expect_text(const char *path, const char *body, const char *text, const char *finish) {
+    expect_text_from(&main_server, path, body, text, finish);
+}
+
+// --- whole answers -------------------------------------------------------------------------------
+
+static void health_and_models(void **state) {
+    struct answer a;
+    (void)state;
+    get(&main_server, &a, "/health");
+    assert_int_equal(a.status, 200);
+    assert_true(sv_is(str_sv(&a.body), "{\"status\":\"ok\"}"));
+    assert_true(has_header(&a, "Content-Type: application/json"));
+    answer_free(&a);
+    ask(&main_server, &a, "HEAD", "/health", "", sv(""));
+    assert_int_equal(a.status, 200);
+    assert_int_equal(a.body.n, 0);
+    answer_free(&a);
+    get(&main_server, &a, "/v1/models?x=1");
+    assert_int_equal(a.status, 200);
+    struct json_object *o = json_of(str_sv(&a.body));
+    assert_true(sv_is(json_text_at(o, "object"), "list"));
+    struct json_object *m = json_object_array_get_idx(json_at(o, "data"), 0);
+    assert_true(sv_is(json_text_at(m, "id"), "text"));
+    assert_true(sv_is(json_text_at(m, "object"), "model"));
+    assert_int_equal(json_int_at(json_at(m, "meta"), "n_ctx", 0), 65536);
+    json_object_put(o);
+    answer_free(&a);
+}
+
+static void chat(void **state) {
+    struct answer a;
+    (void)state;
+    post(&main_server, &a, CHAT, "{\"model\":\"any\"," HI ",\"temperature\":0}");
+    assert_int_equal(a.status, 200);
+    assert_true(a.whole);
+    assert_true(has_header(&a, "Content-Type: application/json"));
+    struct json_object *o = json_of(str_sv(&a.body));
+    struct sv id = json_text_at(o, "id");
+    assert_true(sv_starts(id, sv("chatcmpl-")));
+    struct str want = {0};
+    str_printf(
+        &want,
+        "{\"id\":\"%.*s\",\"object\":\"chat.completion\",\"created\":%lld,\"model\":\"text\","
+        "\"system_fingerprint\":\"mlxcel-" MLXCEL_VERSION "\",\"choices\":[{\"index\":0,"
+        "\"message\":{\"role\":\"assistant\",\"content\":\"" GREETING "\"},\"logprobs\":null,"
+        "\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":21,"
+        "\"completion_tokens\":13,\"total_tokens\":34}}",
+        (int)id.n, id.p, (long long)json_int_at(o, "created", 0));
+    assert_string_equal(a.body.p, want.p);
+    str_free(&want);
+    json_object_put(o);
+    answer_free(&a);
+}
+
+static void prompts(void **state) {
+    (void)state;
+    expect_text(TEXT, "{\"prompt\":\"Hi\\n\",\"temperature\":0}", GREETING, "stop");
+    expect_text(TEXT, "{\"prompt\":[\"Hi\\n\"],\"temperature\":0}", GREETING, "stop");
+    expect_text(TEXT, "{\"prompt\":[72,105,10],\"temperature\":0}", GREETING, "stop");
+    expect_text(TEXT, "{\"prompt\":[[10]],\"temperature\":0}", GREETING, "stop");
+    expect_text(
+        CHAT,
+        "{\"messages\":[{\"role\":\"developer\",\"content\":\"Be kind\"},{\"role\":"
+        "\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hi\"},{\"type\":\"text\",\"text\":\"there\"}]}],\"top_k\":1}",
+        GREETING, "stop");
+}
+
+static void limits_and_stops(void **state) {
+    (void)state;
+    expect_text(TEXT, "{\"prompt\":\"\\n\",\"max_tokens\":2,\"temperature\":0}", "Hello,",
+                "length");
+    expect_text(TEXT, "{\"prompt\":\"\\n\",\"n_predict\":1,\"temperature\":0}", "Hello", "length");
+    expect_text(TEXT, "{\"prompt\":\"\\n\",\"max_tokens\":0}", "", "length");
+    expect_text(CHAT, "{" HI ",\"max_completion_tokens\":3,\"temperature\":0}", "Hello, w",
+                "length");
+    // Half a character at the end becomes one that says so.
+    expect_text(TEXT, "{\"prompt\":\"\\n\",\"max_tokens\":4,\"temperature\":0}",
+                "Hello, w\xef\xbf\xbd", "length");
+    expect_text(TEXT, "{\"prompt\":\"\\n\",\"stop\":\"w\xc3\xb6r\",\"temperature\":0}", "Hello, ",
+                "stop");
+    expect_text(TEXT, "{\"prompt\":\"\\n\",\"stop\":[\"zzz\",\"ld\",\"\"],\"temperature\":0}",
+                "Hello, w\xc3\xb6r", "stop");
+    expect_text(TEXT,
+                "{\"prompt\":\"\\n\",\"ignore_eos\":true,\"max_tokens\":14,\"temperature\":0}",
+                GREETING "Hello", "length");
+}
+
+// A field of the sampling must reach the sampler, and the same seed gives the same answer.
+static void sampling(void **state) {
+    struct answer a, b, c;
+    (void)state;
+#define HOT                                                                                        \
+    "{\"prompt\":\"\\n\",\"temperature\":50,\"top_k\":0,\"top_p\":1,\"min_p\":0,"                  \
+    "\"max_tokens\":40,\"ignore_eos\":true,"
+    post(&main_server, &a, TEXT, HOT "\"seed\":1}");
+    post(&main_server, &b, TEXT, HOT "\"seed\":1}");
+    post(&main_server, &c, TEXT, HOT "\"seed\":2}");
+    char *one = text_of(&a, false), *same = text_of(&b, false), *other = text_of(&c, false);
+    assert_string_equal(one, same);
+    assert_string_not_equal(one, other);
+    free(one);
+    free(same);
+    free(other);
+    answer_free(&a);
+    answer_free(&b);
+    answer_free(&c);
+    // The certain token is 8 ahead of the others: after it came four times, it isn't any more.
+#define COLD "{\"prompt\":\"\\n\",\"temperature\":0,\"max_tokens\":59,\"ignore_eos\":true"
+    expect_text(TEXT, COLD ",\"frequency_penalty\":0.1}",
+                GREETING GREETING GREETING GREETING "Hello, w\xc3\xb6rld!", NULL);
+    post(&main_server, &a, TEXT, COLD ",\"frequency_penalty\":2}");
+    one = text_of(&a, false);
+    assert_true(sv_starts(sv(one), sv(GREETING GREETING GREETING GREETING)));
+    assert_string_not_equal(one, GREETING GREETING GREETING GREETING "Hello, w\xc3\xb6rld!");
+    free(one);
+    answer_free(&a);
+}
+
+// --- streams -------------------------------------------------------------------------------------
+
+struct stream {
+    struct sv left; // events not yet looked at
+    char id[64];
+    long long created;
+    bool chat, usage;
+};
+
+// The next event must be this, byte for byte: `choice` is what its choice holds.
+static void expect_event(struct stream *s, const char *choices) {
+    struct str want = {0};
+    str_printf(&want,
+               "data: {\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":\"text\","
+               "\"system_fingerprint\":\"mlxcel-" MLXCEL_VERSION "\",%s}\n\n",
+               s->id, s->chat ? "chat.completion.chunk" : "text_completion", s->created, choices);
+    struct sv got = sv_cut(s->left, 0, want.n);
+    if (!sv_eq(got, str_sv(&want))) fail_msg("event:\n%.*swanted:\n%s", (int)got.n, got.p, want.p);
+    s->left = sv_cut(s->left, want.n, s->left.n);
+    str_free(&want);
+}
+
+static void expect_choice(struct stream *s, const char *said, const char *finish) {
+    struct str c = {0};
+    str_printf(&c, "\"choices\":[{\"index\":0,%s,\"logprobs\":null,\"finish_reason\":%s}]%s", said,
+               finish, s->usage ? ",\"usage\":null" : "");
+    expect_event(s, c.p);
+    str_free(&c);
+}
+
+// The text of the next event, which must be one of text; false when it is another.
+static bool next_text(struct stream *s, struct str *text) {
+    ptrdiff_t end = sv_find(s->left, sv("\n\n"), 0);
+    assert_true(end > 6);
+    struct json_object *o = json_of(sv_cut(s->left, 6, (size_t)end)), *c = choice(o);
+    struct sv said =
+        s->chat ? json_text_at(json_at(c, "delta"), "content") : json_text_at(c, "text");
+    struct str quoted = {0};
+    json_quote(&quoted, said);
+    struct str event = {0};
+    str_printf(&event, s->chat ? "\"delta\":{\"content\":%s}" : "\"text\":%s", quoted.p);
+    if (said.n) {
+        str_add(text, said);
+        expect_choice(s, event.p, "null");
+    }
+    bool more = said.n > 0;
+    str_free(&quoted);
+    str_free(&event);
+    json_object_put(o);
+    return more;
+}
+
+static void expect_stream(struct sv body, bool is_chat, bool usage, const char *text,
+                          const char *finish) {
+    struct stream s = {.left = body, .chat = is_chat, .usage = usage};
+    assert_int_equal(sscanf(body.p, "data: {\"id\":\"%63[^\"]", s.id), 1);
+    ptrdiff_t at = sv_find(body, sv("\"created\":"), 0);
+    assert_true(at > 0);
+    s.created = strtoll(body.p + at + 10, NULL, 10);
+    if (is_chat) expect_choice(&s, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}", "null");
+    struct str all = {0};
+    while (next_text(&s, &all)) continue;
+    assert_string_equal(str_c(&all), text);
+    str_free(&all);
+    expect_choice(&s, is_chat ? "\"delta\":{}" : "\"text\":\"\"", finish);
+    if (usage)
+        expect_event(&s, "\"choices\":[],\"usage\":{\"prompt_tokens\":21,\"completion_tokens\":13,"
+                         "\"total_tokens\":34}");
+    assert_true(sv_is(s.left, "data: [DONE]\n\n"));
+}
+
+static void streams(void **state) {
+    struct answer a;
+    (void)state;
+    post(&main_server, &a, CHAT, "{" HI ",\"temperature\":0,\"stream\":true}");
+    assert_int_equal(a.status, 200);
+    assert_true(a.whole);
+    assert_true(has_header(&a, "Content-Type: text/event-stream"));
+    assert_true(has_header(&a, "Cache-Control: no-cache"));
+    assert_true(has_header(&a, "Transfer-Encoding: chunked"));
+    expect_stream(str_sv(&a.body), true, false, GREETING, "\"stop\"");
+    answer_free(&a);
+    post(&main_server, &a, CHAT,
+         "{" HI ",\"temperature\":0,\"stream\":true,\"stream_options\":"
+         "{\"include_usage\":true}}");
+    expect_stream(str_sv(&a.body), true, true, GREETING, "\"stop\"");
+    answer_free(&a);
+    post(&main_server, &a, TEXT,
+         "{\"prompt\":\"\\n\",\"temperature\":0,\"stream\":true,"
+         "\"max_tokens\":4}");
+    expect_stream(str_sv(&a.body), false, false, "Hello, w\xef\xbf\xbd", "\"length\"");
+    answer_free(&a);
+    post(&main_server, &a, TEXT,
+         "{\"prompt\":\"\\n\",\"temperature\":0,\"stream\":true,"
+         "\"stop\":\"ld\"}");
+    expect_stream(str_sv(&a.body), false, false, "Hello, w\xc3\xb6r", "\"stop\"");
+    answer_free(&a);
+}
+
+static void kept_alive(void **state) {
+    (void)state;
+    struct sv request = sv("GET /health HTTP/1.1\r\nHost: test\r\n\r\n");
+    struct str all = {0};
+    int fd = client_open(&main_server);
+    for (int i = 0; i < 3; i++) {
+        str_clear(&all);
+        client_send(fd, request);
+        client_take_until(fd, &all, "{\"status\":\"ok\"}");
+    }
+    str_free(&all);
+    close(fd);
+}
+
+static void slow_reader(void **state) {
+    struct answer a;
+    (void)state;
+    int fd = client_socket(&main_server, 2048);
+    client_ask(fd, "POST", TEXT, "",
+               sv("{\"prompt\":\"\\n\",\"stream\":true,\"temperature\":0,\"ignore_eos\":true,"
+                  "\"max_tokens\":1300}"));
+    for (int i = 0; i < 5; i++) expect_text(CHAT, "{" HI ",\"temperature\":0}", GREETING, "stop");
+    answer_take(&a, fd);
+    assert_int_equal(a.status, 200);
+    assert_true(a.whole);
+    struct str want = {0};
+    for (int i = 0; i < 100; i++) str_puts(&want, GREETING);
+    expect_stream(str_sv(&a.body), false, false, want.p, "\"length\"");
+    str_free(&want);
+    answer_free(&a);
+}
+
+// --- refusals ------------------------------------------------------------------------------------
+
+static void refused_bodies(void **state) {
+    static const struct {
+        const char *path, *body, *param, *message;
+    } cases[] = {
+        {CHAT, "", NULL, "must be a JSON object"},
+        {CHAT, "{\"messages\":", NULL, "JSON"},
+        {CHAT, "[1]", NULL, "must be a JSON object, not an array"},
+        {CHAT, "null", NULL, "the JSON value is null"},
+        {CHAT, "{} x", NULL, "text after"},
+        {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}", NULL, "JSON"},
+        {CHAT, "{}", "messages", "must be an array"},
+        {CHAT, "{\"messages\":\"Hi\"}", "messages", "must be an array of messages, not a string"},
+        {CHAT, "{\"messages\":[]}", "messages", "is empty"},
+        {CHAT, "{\"messages\":[\"Hi\"]}", "messages", "messages[0] must be an object"},
+        {CHAT, "{\"messages\":[{\"content\":\"Hi\"}]}", "messages", "messages[0].role"},
+        {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "messages", "not a number"},
+        {CHAT,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
+         "{\"url\":\"http://127.0.0.1/\"}}]}]}",
+         "messages", "messages[0].content[0]: a part of type \"image_url\""},
+        {CHAT, "{" HI ",\"temperature\":\"hot\"}", "temperature", "must be a number, not a string"},
+        {CHAT, "{" HI ",\"temperature\":-1}", "temperature", "must be from 0 to 100"},
+        {CHAT, "{" HI ",\"temperature\":NaN}", "temperature", "must be from 0 to 100"},
+        {CHAT, "{" HI ",\"top_p\":1.5}", "top_p", "must be from 0 to 1"},
+        {CHAT, "{" HI ",\"top_k\":1.5}", "top_k", "a whole number"},
+        {CHAT, "{" HI ",\"seed\":1e300}", "seed", "must be from"},
+        {CHAT, "{" HI ",\"max_tokens\":\"many\"}", "max_tokens", "a whole number"},
+        {CHAT, "{" HI ",\"max_tokens\":-2}", "max_tokens", "must be from -1"},
+        {CHAT, "{" HI ",\"stream\":1}", "stream", "must be a boolean"},
+        {CHAT, "{" HI ",\"stream_options\":true}", "stream_options", "must be an object"},
+        {CHAT, "{" HI ",\"stop\":5}", "stop", "must be a string or a list"},
+        {CHAT, "{" HI ",\"stop\":[\"a\",null]}", "stop", "must be a string or a list"},
+        {CHAT, "{" HI ",\"n\":2}", "n", "one choice"},
+        {CHAT, "{" HI ",\"tools\":[{\"type\":\"function\"}]}", "tools", "not supported"},
+        {CHAT, "{" HI ",\"response_format\":{\"type\":\"json_object\"}}", "response_format", "not"},
+        {CHAT, "{" HI ",\"logprobs\":true}", "logprobs", "not supported"},
+        {CHAT, "{" HI ",\"logit_bias\":{\"5\":-100}}", "logit_bias", "not supported"},
+        {CHAT, "{" HI ",\"modalities\":[\"text\",\"audio\"]}", "modalities", "not supported"},
+        {CHAT, "{" HI ",\"modalities\":\"audio\"}", "modalities", "not supported"},
+        {TEXT, "{\"prompt\":\"a\",\"echo\":true}", "echo", "not supported"},
+        {TEXT, "{\"prompt\":\"a\",\"logprobs\":0}", "logprobs", "not supported"},
+        {TEXT, "{\"prompt\":null}", "prompt", "must be a string or a list of token ids, not null"},
+        {TEXT, "{\"prompt\":[]}", "prompt", "no tokens"},
+        {TEXT, "{\"prompt\":[1,-1]}", "prompt", "element 1"},
+        {TEXT, "{\"prompt\":[264]}", "prompt", "those are 0 to 263"},
+        {TEXT, "{\"prompt\":[\"a\",\"b\"]}", "prompt", "one by one"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct answer a;
+        post(&main_server, &a, cases[i].path, cases[i].body);
+        expect_refusal(&a, 400, cases[i].param, cases[i].message);
+        answer_free(&a);
+    }
+}
+
+// What asks for nothing special is no reason to refuse.
+static void harmless_fields(void **state) {
+    (void)state;
+    expect_text(CHAT,
+                "{" HI
+                ",\"temperature\":0,\"tools\":[],\"tool_choice\":\"auto\",\"response_format\":"
+                "{\"type\":\"text\"},\"logprobs\":false,\"top_logprobs\":null,\"logit_bias\":{},"
+                "\"n\":1,\"user\":\"me\",\"store\":false,\"metadata\":{\"a\":\"b\"},\"stop\":null,"
+                "\"modalities\":[\"text\"],\"stream\":false,\"max_tokens\":null,\"unheard\":[1],"
+                "\"dry_multiplier\":0,\"typical_p\":1.0}",
+                GREETING, "stop");
+}
+
+static void routes(void **state) {
+    struct answer a;
+    (void)state;
+    get(&main_server, &a, "/v1/nothing");
+    expect_refusal(&a, 404, NULL, "no route GET /v1/nothing");
+    answer_free(&a);
+    get(&main_server, &a, CHAT);
+    expect_refusal(&a, 405, NULL, "takes POST, not GET");
+    assert_true(has_header(&a, "Allow: POST"));
+    answer_free(&a);
+    post(&main_server, &a, "/health", "{}");
+    expect_refusal(&a, 405, NULL, "takes GET, not POST");
+    answer_free(&a);
+}
+
+static void long_prompts(void **state) {
+    struct server s;
+    struct answer a;
+    struct str body = {0};
+    (void)state;
+    server_start(&s, ARGS("-m", MODEL, "-c", "1024", "-np", "2"));
+    str_puts(&body, "{\"prompt\":\"");
+    for (int i = 0; i < 511; i++) str_addc(&body, 'x');
+    str_puts(&body, "\",\"temperature\":0}");
+    post(&s, &a, TEXT, body.p); // one token is left
+    assert_int_equal(a.status, 200);
+    answer_free(&a);
+    body.n -= strlen("\",\"temperature\":0}");
+    str_puts(&body, "x\"}");
+    post(&s, &a, TEXT, body.p);
+    expect_refusal(&a, 400, "prompt", "the prompt has 512 tokens; the context holds 512");
+    assert_true(sv_find(str_sv(&a.body), sv("\"context_length_exceeded\""), 0) > 0);
+    answer_free(&a);
+    str_free(&body);
+    assert_int_equal(server_stop(&s), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(health_and_models),
+        cmocka_unit_test(chat),
+        cmocka_unit_test(prompts),
+        cmocka_unit_test(limits_and_stops),
+        cmocka_unit_test(sampling),
+        cmocka_unit_test(streams),
+        cmocka_unit_test(kept_alive),
+        cmocka_unit_test(slow_reader),
+        cmocka_unit_test(refused_bodies),
+        cmocka_unit_test(harmless_fields),
+        cmocka_unit_test(routes),
+        cmocka_unit_test(long_prompts),
+    };
+    return cmocka_run_group_tests_name("server", tests, start_main, stop_main);
+}

@@ -6,7 +6,9 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/file.h"
 #include "base/mem.h"
+#include "checkpoint/safetensors.h"
 #include "compute/compute.h"
 
 static uint64_t random_state = 1;
@@ -302,6 +304,59 @@ static void test_linear(void **state) {
     (void)state;
     each_machine(PRECISION_F32, check_products);
     each_machine(PRECISION_NATIVE, check_products);
+}
+
+static const struct st_tensor *stored(const struct st_file *f, const char *name) {
+    struct error e = {0};
+    const struct st_tensor *t = st_need(f, sv(name), &e);
+    if (!t) fail_msg("%s", e.text);
+    return t;
+}
+
+static struct tensor put_stored(struct machine *m, const struct st_file *f, const char *name) {
+    struct tensor t = stored(f, name)->t;
+    t.data = put(m, t.data, tensor_bytes(t));
+    return t;
+}
+
+// Matrices that MLX quantized, and the products that it says they have (tools/, fixtures/weights).
+static void check_published(struct machine *m) {
+    struct names all = {0};
+    struct error e = {0};
+    assert_true(dir_list(FIXTURES "/weights", &all, &e));
+    int found = 0;
+    for (size_t i = 0; i < all.n; i++) {
+        struct weight w = {.layout = WEIGHT_AFFINE};
+        long long out, in;
+        if (sscanf(all.name[i], "affine-b%d-g%d-%lldx%lld", &w.bits, &w.group, &out, &in) != 4)
+            continue;
+        found++;
+        w.out = out, w.in = in;
+        char *path = path_join(FIXTURES "/weights", all.name[i]);
+        struct st_file f;
+        assert_true(st_open(&f, path, &e));
+        w.data = put_stored(m, &f, "p.weight");
+        w.scales = put_stored(m, &f, "p.scales");
+        w.biases = put_stored(m, &f, "p.biases");
+        struct tensor x = put_stored(m, &f, "x");
+        float *y = get(m, linear(&m->c, tensor_2d(DT_F32, 1, in, x.data), &w));
+        const float *want = stored(&f, "y")->t.data;
+        double most = 0, tolerance = m->c.precision == PRECISION_F32 ? 1e-5 : 0.02;
+        for (int64_t o = 0; o < out; o++) most = fmax(most, fabs(want[o]));
+        for (int64_t o = 0; o < out; o++)
+            expect_near(all.name[i], o, y[o], want[o], tolerance * most);
+        free(y), free(path);
+        st_close(&f);
+        machine_clear(m);
+    }
+    assert_true(found > 5);
+    names_free(&all);
+}
+
+static void test_published_weights(void **state) {
+    (void)state;
+    each_machine(PRECISION_F32, check_published);
+    each_machine(PRECISION_NATIVE, check_published);
 }
 
 // Rows [from, to) of x alone give what they give among all.
@@ -848,6 +903,7 @@ int main(void) {
     unsetenv("MLXCEL_CPU_ISA"); // the tests choose
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_published_weights),
         cmocka_unit_test(test_rows_do_not_depend_on_the_batch),
         cmocka_unit_test(test_fused_products),
         cmocka_unit_test(test_not_finite),

@@ -175,22 +175,41 @@ INLINE void pack_codes(int bits, const struct q8_panel *p, int64_t per, uint8_t 
     }
 }
 
-// The groups [from, from + n) of LANES rows, a row a lane. Past the last row it repeats.
-static void load_groups(float *out, const struct tensor *t, int64_t row, int64_t rows, int64_t from,
-                        int64_t n) {
-    int64_t size = t->type == DT_F32 ? 4 : 2;
+// n <= LANES elements of each of LANES rows, `stride` bytes apart, a row a lane. Past the last row
+// it repeats. What lies LANES rows further on is fetched: it comes next.
+INLINE void load_square(enum dtype type, bool full, const char *p, int64_t stride, int64_t rows,
+                        int64_t n, vf r[LANES]) {
+    for (int l = 0; l < LANES; l++) {
+        r[l] = full ? vf_load_as(p, type, 0) : vf_load_as_n(p, type, 0, n);
+        _mm_prefetch(p + LANES * stride, _MM_HINT_T0);
+        if (l + 1 < rows) p += stride;
+    }
+    vf_transpose(r);
+}
+
+// The groups [from, from + n) of LANES rows, a row a lane. For n < LANES what follows in `out` is
+// overwritten.
+INLINE void load_groups_of(enum dtype type, float *out, const struct tensor *t, int64_t row,
+                           int64_t rows, int64_t from, int64_t n) {
+    int64_t size = type == DT_F32 ? 4 : 2, stride = t->n[1] * size;
+    const char *p = (const char *)t->data + row * stride + from * size;
     for (int64_t done = 0; done < n; done += LANES) {
         int64_t g = n - done < LANES && n > LANES ? n - LANES : done; // the last ones overlap
+        int64_t count = n < LANES ? n : LANES;
         vf r[LANES];
-        for (int64_t l = 0; l < LANES; l++) {
-            int64_t at = (row + (l < rows ? l : rows - 1)) * t->n[1] + from + g;
-            r[l] = n - g < LANES ? vf_load_as_n(t->data, t->type, at, n - g)
-                                 : vf_load_as(t->data, t->type, at);
-            _mm_prefetch((const char *)t->data + (at + LANES * t->n[1]) * size, _MM_HINT_T0);
-        }
-        vf_transpose(r);
-        for (int64_t l = 0; l < LANES && g + l < n; l++) vf_store(out + (g + l) * LANES, r[l]);
+        if (count == LANES)
+            load_square(type, true, p + g * size, stride, rows, count, r);
+        else
+            load_square(type, false, p + g * size, stride, rows, count, r);
+        for (int64_t l = 0; l < LANES; l++) vf_store(out + (g + l) * LANES, r[l]);
     }
+}
+
+static void load_groups(float *out, const struct tensor *t, int64_t row, int64_t rows, int64_t from,
+                        int64_t n) {
+    if (t->type == DT_F16) load_groups_of(DT_F16, out, t, row, rows, from, n);
+    if (t->type == DT_BF16) load_groups_of(DT_BF16, out, t, row, rows, from, n);
+    if (t->type == DT_F32) load_groups_of(DT_F32, out, t, row, rows, from, n);
 }
 
 // One chunk of columns for the outputs [o, o + count) and all rows of the tile.
@@ -226,7 +245,7 @@ static void q8_chunk(const struct matmul *m, const struct tile *t, int64_t o, in
 // Scales and biases of the panel's groups, a row a lane; the biases for signed codes.
 static void load_scales(const struct weight *w, int64_t o, int64_t count, struct q8_panel *p,
                         float *scale, float *bias) {
-    load_groups(scale, &w->scales, o, count, p->from, p->groups);
+    load_groups(scale, &w->scales, o, count, p->from, p->groups); // bias lies after scale
     load_groups(bias, &w->biases, o, count, p->from, p->groups);
     vf centre = vf_set((float)(1 << (w->bits - 1)));
     for (int64_t g = 0; g < p->groups * LANES; g += LANES)

@@ -32,7 +32,7 @@ all:
 	$(call compile,$(build),$(PRESET),build)
 
 demo:
-	$(call compile,build,release,demo)
+	$(call compile,build,release,demo,--target mlxcel)
 	tools/demo
 
 # ctest's summary is the last thing printed. TSan: only what has threads.

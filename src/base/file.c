@@ -96,6 +96,14 @@ bool file_write(const char *path, struct sv data, struct error *e) {
     return ok;
 }
 
+void files_standard(void) {
+    for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = dup(fd)) {
+        if (fd <= STDERR_FILENO) continue;
+        close(fd);
+        break;
+    }
+}
+
 bool file_exists(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);

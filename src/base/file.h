@@ -20,6 +20,9 @@ bool file_read(const char *path, size_t limit, struct str *out, struct error *e)
 // Writes through a temporary file in the same folder, fsync, rename.
 bool file_write(const char *path, struct sv data, struct error *e);
 
+// Descriptors 0 to 2 are made to exist, so that no file or socket is opened in the place of one.
+void files_standard(void);
+
 bool file_exists(const char *path); // a regular file, or a link to one
 bool dir_exists(const char *path);
 bool dir_make(const char *path, struct error *e);   // with its parents; fine when it is there

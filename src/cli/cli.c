@@ -38,14 +38,6 @@ bool cli_finish(struct error *e) {
     return (fflush(stdout) == 0 && !ferror(stdout)) || write_failed(e);
 }
 
-void cli_standard_files(void) {
-    for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = dup(fd)) {
-        if (fd <= STDERR_FILENO) continue;
-        close(fd);
-        break;
-    }
-}
-
 // --- signals -------------------------------------------------------------------------------------
 
 static volatile sig_atomic_t got;

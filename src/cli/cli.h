@@ -34,9 +34,6 @@ int signals_got(void);      // the signal's number, 0: none
 void signals_clear(void);
 bool signals_wait(int fd); // until fd can be read: true, or a signal was noted: false
 
-// Descriptors 0 to 2 are made to exist, so that no file is opened in the place of one.
-void cli_standard_files(void);
-
 // The folder or file of -m. Missing is a usage error; a name that only a download could make a
 // folder is told so.
 const char *cli_model(const struct args *a, struct error *e);

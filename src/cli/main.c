@@ -1,9 +1,13 @@
 // mlxcel: finds the subcommand, parses its options, runs it.
+#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "compute/device.h"
@@ -18,7 +22,6 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 static const struct {
     const char *name, *why;
 } elsewhere[] = {
-    {"serve", "the server is a program of its own: mlxcel-server"},
     {"download", "downloads are not in this build; pass a checkpoint's folder with -m"},
     {"list", "there is no store of downloaded models in this build (families: mlxcel arch)"},
     {"ls", "there is no store of downloaded models in this build (families: mlxcel arch)"},
@@ -43,7 +46,7 @@ static int unknown_command(const char *name) {
         if (!strcmp(elsewhere[i].name, name)) fail(&e, "%s: %s", name, elsewhere[i].why);
     struct str names = {0};
     for (size_t i = 0; i < COMMANDS; i++) str_printf(&names, "%s ", commands[i]->name);
-    str_puts(&names, "help");
+    str_puts(&names, "serve help");
     struct sv near = args_nearest(sv(name), names.p);
     const char *what = name[0] == '-' ? "option" : "command";
     if (near.n)
@@ -54,13 +57,30 @@ static int unknown_command(const char *name) {
     return cli_usage(&e);
 }
 
+// The server is a program of its own, beside this one or in PATH; it links what this one need not.
+static int serve(char **argv) {
+    struct error e = {0};
+    char *self = realpath("/proc/self/exe", NULL);
+    struct str beside = {0};
+    str_add(&beside, path_dir(self ? self : ""));
+    str_puts(&beside, "/mlxcel-server");
+    execv(beside.p, argv);
+    execvp("mlxcel-server", argv);
+    fail(&e, "serve needs the program mlxcel-server, at %s or in PATH: %s", beside.p,
+         strerror(errno));
+    str_free(&beside);
+    free(self);
+    return cli_error(&e);
+}
+
 static void overview(FILE *f) {
     fputs("mlxcel runs language models as published: config.json, SafeTensors, tokenizer files.\n\n"
           "Usage: mlxcel COMMAND [options]\n\nCommands:\n",
           f);
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(f, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fputs("  help       explain a command: mlxcel help generate\n\nOptions:\n"
+    fputs("  serve      serve a model over the OpenAI API: the program mlxcel-server\n"
+          "  help       explain a command: mlxcel help generate\n\nOptions:\n"
           "  -h, --help     this text\n"
           "  -V, --version  the version, and what is in this build\n"
           "      --man      the manual page, in mdoc: mlxcel --man | man -l -\n\nExamples:\n"
@@ -106,6 +126,8 @@ static int run_command(const struct command *c, int argc, char **argv) {
 }
 
 static int help(const char *name) {
+    char program[] = "mlxcel-server", option[] = "--help";
+    if (name && !strcmp(name, "serve")) return serve((char *[]){program, option, NULL});
     const struct command *c = name ? command_named(name) : NULL;
     if (name && !c) return unknown_command(name);
     if (c)
@@ -121,6 +143,7 @@ static int dispatch(int argc, char **argv) {
         overview(stderr);
         return CLI_USAGE;
     }
+    if (!strcmp(first, "serve")) return serve(argv + 1);
     if (!strcmp(first, "help") || !strcmp(first, "-h") || !strcmp(first, "--help"))
         return help(argc > 2 ? argv[2] : NULL);
     if (!strcmp(first, "-V") || !strcmp(first, "--version"))
@@ -142,7 +165,7 @@ static void use_utf8(void) {
 }
 
 int main(int argc, char **argv) {
-    cli_standard_files();
+    files_standard();
     signal(SIGPIPE, SIG_DFL); // a parent may have ignored it; `mlxcel ... | head` ends quietly
     use_utf8();
     int code = dispatch(argc, argv);

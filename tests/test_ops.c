@@ -249,6 +249,15 @@ static double rounding_bound(const struct matrix *a, const float *x, int64_t o) 
     return bound;
 }
 
+// Small integers, with 127 in every block: rounding them to 8 bits changes nothing, so the products
+// must be as good as in f32.
+static float *exact_array(int64_t n) {
+    float *x = mem_array((size_t)n, sizeof *x);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)((int)(random_bits() % 255) - 127);
+    for (int64_t i = 0; i < n; i += 32) x[i] = 127;
+    return x;
+}
+
 struct deviation {
     double error, size;
 };
@@ -256,8 +265,9 @@ struct deviation {
 // Arithmetic in f32: each rounding is 2^-24 of a partial sum, and they mostly cancel; 1e-6 of the
 // sum of all magnitudes is far over what is seen and far under any mistake.
 static void check_linear(struct machine *m, const struct matrix *a, const float *bias,
-                         const float *x, int64_t n, const float *y, struct deviation *d) {
-    bool native = m->c.precision == PRECISION_NATIVE;
+                         const float *x, int64_t n, bool exact, const float *y,
+                         struct deviation *d) {
+    bool rounds = m->c.precision == PRECISION_NATIVE && !exact;
     for (int64_t r = 0; r < n; r++)
         for (int64_t o = 0; o < a->w.out; o++) {
             double want = bias ? bias[o] : 0, size = fabs(want);
@@ -266,7 +276,7 @@ static void check_linear(struct machine *m, const struct matrix *a, const float 
                 size += a->size[o * a->w.in + i] * fabs(x[r * a->w.in + i]);
             }
             double tolerance = 1e-6 * size;
-            if (native) tolerance += rounding_bound(a, x + r * a->w.in, o);
+            if (rounds) tolerance += rounding_bound(a, x + r * a->w.in, o);
             double got = y[r * a->w.out + o];
             expect_near("linear", r * a->w.out + o, got, want, tolerance);
             d->error += (got - want) * (got - want);
@@ -284,11 +294,15 @@ static void check_products(struct machine *m) {
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             int64_t n = shapes[s][0], in = whole_groups(&layouts[l], shapes[s][1]);
             struct matrix a = make_matrix(m, &layouts[l], shapes[s][2], in);
-            float *bias = s % 2 ? noise_array(a.w.out) : NULL, *x = noise_array(n * in);
+            float *bias = s % 2 ? noise_array(a.w.out) : NULL;
             if (bias) a.w.bias = put_f32(m, bias, 1, (int64_t[]){a.w.out});
-            float *y = get(m, linear(&m->c, put_f32(m, x, 2, (int64_t[]){n, in}), &a.w));
-            check_linear(m, &a, bias, x, n, y, &d);
-            free(y), free(x), free(bias);
+            for (int exact = 0; exact < 2; exact++) {
+                float *x = exact ? exact_array(n * in) : noise_array(n * in);
+                float *y = get(m, linear(&m->c, put_f32(m, x, 2, (int64_t[]){n, in}), &a.w));
+                check_linear(m, &a, bias, x, n, exact, y, exact ? &(struct deviation){0} : &d);
+                free(y), free(x);
+            }
+            free(bias);
             matrix_free(&a);
             machine_clear(m);
         }

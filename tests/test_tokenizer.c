@@ -7,10 +7,14 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "tokenizer/decoder.h"
+#include "tokenizer/normalizer.h"
 #include "tokenizer/pattern.h"
+#include "tokenizer/pretokenizer.h"
 #include "tokenizer/tokenizer.h"
 
-static const char *const kinds[] = {"gpt2", "llama3", "qwen2", "o200k", "deepseek", "spm"};
+static const char *const kinds[] = {"gpt2", "llama3",    "qwen2",     "o200k",   "deepseek",
+                                    "spm",  "wordpiece", "wordlevel", "unigram", "unigram_bytes"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 __attribute__((format(printf, 1, 2))) static void complain(const char *fmt, ...) {
@@ -76,7 +80,9 @@ static void check_decode(const struct tokenizer *t, struct json_object *c, const
     }
     tok_stream_finish(s, &streamed);
     tok_stream_close(s);
-    assert_true(sv_eq(str_sv(&streamed), str_sv(&whole)));
+    // A stream keeps whole characters where bytes in a row are bad only later; then it is longer.
+    if (!sv_eq(str_sv(&streamed), str_sv(&whole)) && !json_bool_at(c, "bad_run", false))
+        complain("streamed %s, not %s of %s", str_c(&streamed), key, json_object_to_json_string(c));
     str_free(&whole);
     str_free(&streamed);
     ids_free(&ids);
@@ -100,6 +106,120 @@ static void test_reference(void **state) {
         json_object_put(cases);
         tok_close(t);
     }
+}
+
+static void check_text(struct json_object *c, struct json_object *spec, struct sv got) {
+    if (!sv_eq(got, json_text(json_object_array_get_idx(c, 1))))
+        complain("%s\nof %.200s gave %.*s", json_object_to_json_string(c),
+                 json_object_to_json_string(spec), (int)got.n, got.p);
+}
+
+static void check_normalizer(struct json_object *spec, struct json_object *cases) {
+    struct normalizer z = {0};
+    struct error e = {0};
+    struct str out = {0};
+    assert_true(norm_read(&z, spec, &e));
+    for (size_t i = 0; i < json_object_array_length(cases); i++) {
+        struct json_object *c = json_object_array_get_idx(cases, i);
+        assert_true(norm_run(&z, json_text(json_object_array_get_idx(c, 0)), &out, &e));
+        check_text(c, spec, str_sv(&out));
+    }
+    str_free(&out);
+    norm_free(&z);
+}
+
+static void check_pieces(struct json_object *c, const struct pieces *p) {
+    struct json_object *want = json_object_array_get_idx(c, 1);
+    bool same = p->spans.n == json_object_array_length(want);
+    for (size_t i = 0; same && i < p->spans.n; i++) {
+        struct sv got = sv_cut(str_sv(&p->text), p->spans.p[i].from, p->spans.p[i].to);
+        same = sv_eq(got, json_text(json_object_array_get_idx(want, i)));
+    }
+    if (!same) complain("cut otherwise: %s", json_object_to_json_string(c));
+}
+
+static void check_pretokenizer(struct json_object *spec, struct json_object *cases) {
+    struct pretokenizer t = {0};
+    struct error e = {0};
+    struct pieces out = {0}, spare = {0};
+    assert_true(pre_read(&t, spec, &e));
+    for (size_t i = 0; i < json_object_array_length(cases); i++) {
+        struct json_object *c = json_object_array_get_idx(cases, i);
+        struct sv text = json_text(json_object_array_get_idx(c, 0));
+        assert_true(pre_run(&t, text, true, &out, &spare, &e));
+        check_pieces(c, &out);
+    }
+    pieces_free(&out);
+    pieces_free(&spare);
+    pre_free(&t);
+}
+
+static void check_decoder(struct json_object *spec, struct json_object *cases) {
+    struct decoder d = {0};
+    struct error e = {0};
+    assert_true(decode_read(&d, spec, &e));
+    for (size_t i = 0; i < json_object_array_length(cases); i++) {
+        struct json_object *c = json_object_array_get_idx(cases, i);
+        struct json_object *tokens = json_object_array_get_idx(c, 0);
+        struct decode_stream s;
+        struct str out = {0};
+        decode_open(&s, &d, false);
+        for (size_t k = 0; k < json_object_array_length(tokens); k++)
+            decode_push(&s, json_text(json_object_array_get_idx(tokens, k)), &out);
+        decode_finish(&s, &out);
+        decode_close(&s);
+        check_text(c, spec, str_sv(&out));
+        str_free(&out);
+    }
+    decode_free(&d);
+}
+
+static void test_stages(void **state) {
+    (void)state;
+    static const struct {
+        const char *key;
+        void (*check)(struct json_object *spec, struct json_object *cases);
+    } stages[] = {{"normalizers", check_normalizer},
+                  {"pre_tokenizers", check_pretokenizer},
+                  {"decoders", check_decoder}};
+    struct error e = {0};
+    struct json_object *file = json_read_file(FIXTURES "/tokenizer/stages.json", 1 << 20, &e);
+    assert_non_null(file);
+    for (size_t k = 0; k < 3; k++) {
+        struct json_object *list = json_at(file, stages[k].key);
+        assert_true(json_object_array_length(list) >= 3);
+        for (size_t i = 0; i < json_object_array_length(list); i++) {
+            struct json_object *one = json_object_array_get_idx(list, i);
+            stages[k].check(json_at(one, "spec"), json_at(one, "cases"));
+        }
+    }
+    json_object_put(file);
+}
+
+// A stream sends a character of byte tokens when it is whole, without waiting for the next token.
+static void test_stream_of_bytes(void **state) {
+    (void)state;
+    struct tokenizer *t = open_fixture("spm");
+    struct tok_stream *s = tok_stream_open(t, false);
+    static const struct {
+        const char *token, *piece;
+    } steps[] = {{"<0xC3>", ""},
+                 {"<0xA9>", "\xc3\xa9"},
+                 {"<0xE4>", ""},
+                 {"<0xBD>", ""},
+                 {"<0xA0>", "\xe4\xbd\xa0"},
+                 {"<0xFF>", ""},
+                 {"<0x41>", ""},
+                 {"a", "\xef\xbf\xbd\xef\xbf\xbd"
+                       "a"}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        struct str out = {0};
+        tok_stream_push(s, tok_id(t, sv(steps[i].token)), &out);
+        assert_string_equal(str_c(&out), steps[i].piece);
+        str_free(&out);
+    }
+    tok_stream_close(s);
+    tok_close(t);
 }
 
 static void test_tokens(void **state) {
@@ -156,8 +276,8 @@ static void test_long_runs(void **state) {
             while (text.n < SIZE) str_puts(&text, runs[r]);
             assert_true(tok_encode(t, str_sv(&text), false, &ids, &e));
             tok_decode(t, ids.id, ids.n, false, &back);
-            // qwen2 composes e and its accent
-            if (r < 7) assert_true(sv_eq(str_sv(&text), str_sv(&back)));
+            // qwen2 composes e and its accent; the last kinds have unknown characters
+            if (r < 7 && k < 6) assert_true(sv_eq(str_sv(&text), str_sv(&back)));
             str_free(&text);
             str_free(&back);
             ids_free(&ids);
@@ -334,13 +454,12 @@ static void test_malformed(void **state) {
         {"", "too early"},
         {"[]", "not a JSON object"},
         {"{}", "model: is missing"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"mer", "too early"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"mer", "no end"},
         {"{\"model\":7}", "model: not an object"},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}",
-         "model: type \"Unigram\" is not supported"},
+        {"{\"model\":{\"type\":\"Foo\",\"vocab\":[]}}", "model: type \"Foo\" is not supported"},
         {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "\"vocab\" is missing"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}",
-         "\"vocab\" is [ ], not an object"},
+         "\"vocab\" is a list, not an object"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}", "\"merges\" is missing"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":{}}}", "not an array"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "id -1, outside"},
@@ -474,6 +593,7 @@ static void test_explosions(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference),    cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_stages),       cmocka_unit_test(test_stream_of_bytes),
         cmocka_unit_test(test_invalid_utf8), cmocka_unit_test(test_long_runs),
         cmocka_unit_test(test_scanners),     cmocka_unit_test(test_scanners_know_unicode),
         cmocka_unit_test(test_threads),      cmocka_unit_test(test_malformed),

@@ -1,8 +1,8 @@
-"""Makes tests/fixtures/tokenizer: small tokenizer.json files of the byte-level kinds, trained here, with the ids and
-texts that the `tokenizers` library (0.23) gives.   python make_tokenizer_fixtures.py [out]"""
-import json, random, sys
+"""Makes tests/fixtures/tokenizer: small tokenizer files of every kind, trained here, with the ids and texts that the
+libraries which own the formats give.   python make_tokenizer_fixtures.py [out]     (tokenizers 0.23, sentencepiece)"""
+import base64, io, json, random, sys, tempfile
 from pathlib import Path
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -84,6 +84,85 @@ def spm():
     return spec
 
 
+def charsmap():
+    """A small compiled normalization, as sentencepiece makes it from rules."""
+    import sentencepiece
+    from sentencepiece import sentencepiece_model_pb2 as pb
+    rules = {"\u00c5": "A\u030a", "A\u030a": "\u00c5", "\ufb01": "fi", "\u2126": "\u03a9", "\u3000": " ", "\u00a0": " ", "A": "a", "B": "b", "\u00ad": "", "\r\n": "\n", "\ufb03": "ffi", "\u00bd": "1\u20442", "\uff21": "a", "\u304b\u3099": "\u304c", "xyz": "w"}
+    with tempfile.TemporaryDirectory() as d:
+        (Path(d) / "rules.tsv").write_text("".join(" ".join(f"{ord(c):X}" for c in a) + "\t" + " ".join(f"{ord(c):X}" for c in b) + "\n" for a, b in rules.items()))
+        (Path(d) / "text").write_text(TRAIN)
+        sentencepiece.SentencePieceTrainer.train(input=f"{d}/text", model_prefix=f"{d}/m", vocab_size=300, minloglevel=2, num_threads=1, hard_vocab_limit=False, normalization_rule_tsv=f"{d}/rules.tsv")
+        m = pb.ModelProto()
+        m.ParseFromString((Path(d) / "m.model").read_bytes())
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(m.normalizer_spec.precompiled_charsmap).decode()}
+
+
+def bert_normalizer(**k):
+    return {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True, **k}
+
+
+def word_piece():
+    tok = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=30))
+    tok.normalizer, tok.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    tok.train_from_iterator(TRAIN.splitlines(True), trainers.WordPieceTrainer(vocab_size=400, show_progress=False, limit_alphabet=90, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"]))
+    model = json.loads(tok.to_str())["model"]
+    spec = whole(model, {"type": "BertPreTokenizer"}, bert_normalizer(), {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}, {"type": "WordPiece", "prefix": "##", "cleanup": True})
+    spec["added_tokens"] = [added(t, i) for i, t in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])]
+    return spec
+
+
+def word_level():
+    words = dict.fromkeys(["[UNK]"] + TRAIN.split())
+    spec = whole({"type": "WordLevel", "vocab": {w: i for i, w in enumerate(words)}, "unk_token": "[UNK]"}, {"type": "WhitespaceSplit"}, None, None, None)
+    spec["added_tokens"] = [added("[UNK]", 0)]
+    return spec
+
+
+def unigram(bytes_too):
+    first = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)] * bytes_too
+    tok = Tokenizer(models.Unigram())
+    tok.pre_tokenizer = pre_tokenizers.Metaspace()
+    tok.train_from_iterator([l for l in TRAIN.splitlines() if l.isascii() or "\u0440" in l], trainers.UnigramTrainer(vocab_size=len(first) + 200, show_progress=False, special_tokens=first, unk_token="<unk>"))
+    model = json.loads(tok.to_str())["model"] | {"byte_fallback": bytes_too}
+    model["vocab"].append(["the", -1.5])              # a second time: the last one counts
+    meta = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": not bytes_too}
+    steps = [] if bytes_too else [charsmap(), {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]
+    spec = whole(model, meta, sequence("normalizers", *steps), bos_template(1) if bytes_too else None, sequence("decoders", {"type": "ByteFallback"}, meta))
+    spec["added_tokens"] = [added(t, i) for i, t in enumerate(first[:3])]
+    return json.loads(json.dumps(spec).replace("<|bos|>", "<s>"))
+
+
+STAGE_TEXTS = [" a", "  \n a1 ", "a\u030ab A\u030a \u212b\u0301 \u2126\u0301 \ufb01\u0301\u0302 \u00bd\u00ad-", "A\u0301B\u200d\ufe0f \u0600A\u0301", "xyzxy\r\n\r x\ny", "\u304b\u3099\u30ab\u3099 \u30fc\u30a2\u30fcx\u30fc", "\u4f60\u597d\U0002b820\U0002b920 \uf900", "x\x00\x01\x08\x0b\x0e\x85\x8f\x9f\x7f\xady\u0378\ue000\U0010fffd\ufffd\u110cd", "a\u200b\u200f\ufeff\u2028\u2581b\u1680", "\u00c9\u0116e\u0302\u07fd\u1734\u0903\u20dd \u0130\u01c5", "Hello, w\u00f6rld! (\u00bfq?) \u2026$\u20ac", "\u041f\u0440\u0438 \u05d0\u05d1 12 \u0661 abc\u0e01", "\u0301 \u0301a", "!a! \u4f60!", "1\u00b9\u2460", "\u11aa7\U00010400\U0001f600"]
+TOKENS = ["", " ", "a", "##b", "##", "</w>", "lo</w>", "x</w>y</w>", "|", "<pad>", "<pad>", "h", "h", "e", "do", "not", "n't", ".", " .", "'", " ' ", "'s", "\u2581", "\u2581a", "<0xC3>", "<0xA9>", "<0xFF>", "<0x20>", "\u00e9", " do not", "we've"]
+
+
+def stages():
+    """Single stages: what they make of texts and of tokens."""
+    norm = {"nmt": {"type": "Nmt"}, "precompiled": charsmap(), "bert": bert_normalizer(), "cased": bert_normalizer(lowercase=False), "accents": bert_normalizer(strip_accents=False), "clean": bert_normalizer(lowercase=False, handle_chinese_chars=False, strip_accents=False), "strip": bert_normalizer(lowercase=False, handle_chinese_chars=False, clean_text=False, strip_accents=True)}
+    pre = {"bert": {"type": "BertPreTokenizer"}, "scripts": {"type": "UnicodeScripts"}, "script words": sequence("pretokenizers", {"type": "UnicodeScripts"}, {"type": "WhitespaceSplit"})}
+    word = {"type": "WordPiece", "prefix": "##", "cleanup": True}
+    ctc = {"type": "CTC", "pad_token": "<pad>", "word_delimiter_token": "|", "cleanup": True}
+    dec = {"wordpiece": word, "no cleanup": {**word, "cleanup": False}, "prefix": {**word, "prefix": "\u2581"}, "bpe": {"type": "BPEDecoder", "suffix": "</w>"}, "ctc": ctc, "ctc raw": {**ctc, "cleanup": False}, "bytes": {"type": "ByteFallback"}, "bytes of words": sequence("decoders", {"type": "ByteFallback"}, word)}
+    texts = [t for t in TEXTS if t and len(t) < 80] + STAGE_TEXTS
+    out = {"normalizers": [], "pre_tokenizers": [], "decoders": []}
+    one = lambda **k: Tokenizer.from_str(json.dumps({**whole({"type": "BPE", "vocab": {}, "merges": []}, None), **k}))
+    for spec in norm.values():
+        stage = one(normalizer=spec).normalizer
+        out["normalizers"].append({"spec": spec, "cases": [[t, stage.normalize_str(t)] for t in texts]})
+    for spec in pre.values():
+        stage = one(pre_tokenizer=spec).pre_tokenizer
+        out["pre_tokenizers"].append({"spec": spec, "cases": [[t, [p for p, _ in stage.pre_tokenize_str(t)]] for t in texts]})
+    g = random.Random(3)
+    for spec in dec.values():
+        stage, rows = one(decoder=spec).decoder, []
+        for n in [1, 2, 3, 5, 8] * 12:
+            tokens = [g.choice(TOKENS) for _ in range(n)]
+            rows.append([tokens, stage.decode(tokens)])
+        out["decoders"].append({"spec": spec, "cases": rows})
+    return out
+
+
 def specs():
     special = [("<|bos|>", True, {}), ("<|eos|>", True, {})]
     flags = special + [("<mask>", True, {"lstrip": True}), ("word", False, {"single_word": True}), ("  y", False, {"rstrip": True, "normalized": False})]
@@ -98,7 +177,20 @@ def specs():
         "o200k": whole(m, sequence("pretokenizers", split(O200K, "Removed", True), byte_level()), tokens=special),
         "deepseek": whole(m, sequence("pretokenizers", *map(split, DEEPSEEK), byte_level()), normalizer=sequence("normalizers"), tokens=flags),
         "spm": spm(),
+        "wordpiece": word_piece(),
+        "wordlevel": word_level(),
+        "unigram": unigram(False),
+        "unigram_bytes": unigram(True),
     }
+
+
+def is_stream(tok, ids, whole):
+    """Whether no later id changes text that was certain: bytes in a row that turn out bad change what they made before."""
+    sent = ""
+    for i in range(len(ids)):
+        text = tok.decode(ids[:i + 1], skip_special_tokens=False).rstrip("\ufffd")
+        sent = text if text.startswith(sent) else sent
+    return whole.startswith(sent)
 
 
 def cases(tok, seed):
@@ -112,6 +204,8 @@ def cases(tok, seed):
     for c in out:
         c["decoded"] = tok.decode(c["plain"], skip_special_tokens=False)
         c["skipped"] = tok.decode(c["plain"], skip_special_tokens=True)
+        if not is_stream(tok, c["plain"], c["decoded"]):
+            c["bad_run"] = True
     return out
 
 
@@ -123,5 +217,6 @@ if __name__ == "__main__":
         (folder / "tokenizer.json").write_text(json.dumps(spec, ensure_ascii=False, separators=(",", ":")))
         rows = cases(Tokenizer.from_str(json.dumps(spec)), name)
         (folder / "cases.json").write_text("[\n" + ",\n".join(json.dumps(r, separators=(",", ":")) for r in rows) + "\n]\n")
+    (out / "stages.json").write_text(json.dumps(stages(), separators=(",", ":")))
     config = {"bos_token": {"__type": "AddedToken", "content": "<|bos|>"}, "eos_token": "<|eos|>", "add_bos_token": False}
     (out / "llama3/tokenizer_config.json").write_text(json.dumps(config) + "\n")

@@ -101,3 +101,15 @@ for c in ALL:
         shifts.append([c, c, d])
 rows([f"{{0x{a:x}, 0x{b:x}, {d}}}" for a, b, d in shifts], 4)
 print("};\nconst size_t unicode_lower_n = sizeof unicode_lower / sizeof *unicode_lower;")
+
+# BertNormalizer, which has tables of its own, of another Unicode.
+bert = lambda **k: normalizers.BertNormalizer(**{**dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False), **k})
+clean, accents = bert(clean_text=True), bert(strip_accents=True)
+gone = {c for c in ALL if clean.normalize_str("a" + chr(c) + "b") == "ab"}
+ours = {c for c in ALL if cat[c] in ("Cc", "Cf", "Co")}
+assert gone - ours == {0xFFFD}
+table("unicode_bert_kept", "Controls and formats that BertNormalizer keeps.", ours - gone - {9, 10, 13})
+bare = {c for c in ALL if accents.normalize_str("a" + chr(c)) == "a"}
+marks = {c for c in ALL if cat[c] == "Mn"}
+table("unicode_bert_not_mn", "Marks of category Mn, but not to BertNormalizer.", marks - bare)
+table("unicode_bert_mn", "Of category Mn only to BertNormalizer.", bare - marks)

@@ -3,27 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/jread.h"
 #include "base/mem.h"
 #include "tokenizer/fields.h"
 #include "tokenizer/unicode.h"
 
 enum {
     SHORT_WORD = 48, // symbols: up to here a plain scan for the best pair beats a heap
-    CACHE_SLOTS = 4096,
-    CACHE_TEXT = 36,
-    CACHE_IDS = 5,
 };
 
 // A merge that was possible when it was pushed: of the symbol at `at` with the next.
 struct bpe_candidate {
     int32_t rank, at, id;
-};
-
-// A word and its ids, one cache line.
-struct bpe_cached {
-    uint8_t n, ids; // ids 0: free
-    char text[CACHE_TEXT];
-    int32_t id[CACHE_IDS];
 };
 
 struct bpe_work {
@@ -33,7 +24,6 @@ struct bpe_work {
     struct bpe_candidate *heap;
     size_t heap_n, heap_cap;
     struct str text; // a character with prefix and suffix
-    struct bpe_cached cache[CACHE_SLOTS];
 };
 
 struct bpe_work *bpe_work_open(void) {
@@ -68,70 +58,93 @@ static const struct bpe_merge *merge_of(const struct bpe *b, int32_t left, int32
     return m->left < 0 ? NULL : m;
 }
 
-// A merge is "left right" or ["left", "right"].
-static bool read_merge(struct json_object *j, struct sv *left, struct sv *right, struct error *e) {
-    struct sv line = json_text(j);
-    ptrdiff_t space = sv_find(line, sv(" "), 0);
-    if (json_object_is_type(j, json_type_array) && json_object_array_length(j) == 2) {
-        struct json_object *a = json_object_array_get_idx(j, 0);
-        struct json_object *c = json_object_array_get_idx(j, 1);
-        *left = json_text(a);
-        *right = json_text(c);
-        if (json_object_is_type(a, json_type_string) && json_object_is_type(c, json_type_string))
-            return true;
-    } else if (space >= 0 && sv_find(line, sv(" "), (size_t)space + 1) < 0) {
-        *left = sv_cut(line, 0, (size_t)space);
-        *right = sv_cut(line, (size_t)space + 1, line.n);
-        return true;
-    }
-    return fail(e, "%.60s is not two tokens", json_object_to_json_string(j));
+// One merge as it is read: its tokens, and the text that they make together.
+struct merge_text {
+    int32_t id[2];
+    struct str joint;
+};
+
+static bool add_side(const struct bpe *b, const struct vocab *v, struct merge_text *m, int k,
+                     struct sv token, struct error *e) {
+    m->id[k] = vocab_id(v, token);
+    str_add(&m->joint, sv_cut(token, k ? b->prefix.n : 0, token.n));
+    if (m->id[k] >= 0) return true;
+    return fail(e, "token \"%.*s\" is not in model.vocab", token.n < 60 ? (int)token.n : 60,
+                token.p);
 }
 
-static bool add_merge(struct bpe *b, const struct vocab *v, struct json_object *j, int32_t rank,
-                      struct str *joint, struct error *e) {
-    struct sv side[2] = {sv(""), sv("")};
-    if (!read_merge(j, &side[0], &side[1], e)) return false;
-    int32_t id[3];
-    for (int k = 0; k < 2; k++) {
-        id[k] = vocab_id(v, side[k]);
-        if (id[k] < 0)
-            return fail(e, "token \"%.*s\" is not in model.vocab",
-                        side[k].n < 60 ? (int)side[k].n : 60, side[k].p);
+// A merge is "left right" or ["left", "right"]; its first token is read.
+static bool read_merge(const struct bpe *b, const struct vocab *v, struct jread *j, enum jtoken t,
+                       struct merge_text *m, struct error *e) {
+    str_clear(&m->joint);
+    if (t == J_STRING) {
+        struct sv line = j->text;
+        ptrdiff_t space = sv_find(line, sv(" "), 0);
+        if (space < 0 || sv_find(line, sv(" "), (size_t)space + 1) >= 0)
+            return fail(e, "\"%.*s\" is not two tokens", line.n < 60 ? (int)line.n : 60, line.p);
+        return add_side(b, v, m, 0, sv_cut(line, 0, (size_t)space), e) &&
+               add_side(b, v, m, 1, sv_cut(line, (size_t)space + 1, line.n), e);
     }
-    str_clear(joint);
-    str_add(joint, side[0]);
-    str_add(joint, sv_cut(side[1], b->prefix.n, side[1].n));
-    id[2] = vocab_id(v, str_sv(joint));
-    if (id[2] < 0) return fail(e, "its result \"%.60s\" is not in model.vocab", str_c(joint));
-    struct bpe_merge *m = seek(b, id[0], id[1]);
+    for (int k = 0; t == J_ARRAY && k < 2; k++) {
+        if (jread_next(j) != J_STRING) return fail(e, "it is not two tokens");
+        if (!add_side(b, v, m, k, j->text, e)) return false;
+    }
+    return (t == J_ARRAY && jread_next(j) == J_ARRAY_END) || fail(e, "it is not two tokens");
+}
+
+static void resize(struct bpe *b, size_t slots) {
+    struct bpe old = *b;
+    b->slots = slots;
+    b->merge = mem_array(b->slots, sizeof *b->merge);
+    for (size_t i = 0; i < b->slots; i++) b->merge[i].left = -1;
+    for (size_t i = 0; i < old.slots; i++)
+        if (old.merge[i].left >= 0) *seek(b, old.merge[i].left, old.merge[i].right) = old.merge[i];
+    free(old.merge);
+}
+
+void bpe_merge_put(struct bpe *b, struct bpe_merge merge) {
+    if (b->n * 2 >= b->slots) resize(b, b->slots ? b->slots * 2 : 1 << 10);
+    struct bpe_merge *m = seek(b, merge.left, merge.right);
     if (m->left < 0) b->n++;
-    *m = (struct bpe_merge){id[0], id[1], rank, id[2]};
+    *m = merge;
+}
+
+// *guess: the id that the result is likely to have, which saves looking it up.
+static bool add_merge(struct bpe *b, const struct vocab *v, const struct merge_text *m,
+                      int32_t rank, int32_t *guess, struct error *e) {
+    struct sv likely;
+    bool guessed = vocab_token(v, *guess, &likely) && sv_eq(likely, str_sv(&m->joint));
+    int32_t made = guessed ? *guess : vocab_id(v, str_sv(&m->joint));
+    if (made < 0) return fail(e, "its result \"%.60s\" is not in model.vocab", str_c(&m->joint));
+    *guess = made + 1;
+    bpe_merge_put(b, (struct bpe_merge){m->id[0], m->id[1], rank, made});
     return true;
 }
 
-static bool read_merges(struct bpe *b, const struct vocab *v, struct json_object *model,
-                        struct error *e) {
-    struct json_object *list = field_array(model, "merges", e);
-    if (!list) return false;
-    size_t n = json_object_array_length(list);
-    if (n >= INT32_MAX) return fail(e, "%zu merges are too many", n);
-    b->slots = 16;
-    while (b->slots < n * 2) b->slots *= 2;
-    b->merge = mem_array(b->slots, sizeof *b->merge);
-    for (size_t i = 0; i < b->slots; i++) b->merge[i].left = -1;
-    struct str joint = {0};
-    bool ok = true;
-    for (size_t i = 0; i < n && ok; i++) {
-        struct json_object *j = json_object_array_get_idx(list, i);
-        if (i == 0 && sv_starts(json_text(j), sv("#version"))) continue;
-        ok = add_merge(b, v, j, (int32_t)i, &joint, e) || fail_in(e, "merges[%zu]", i);
+static bool read_merges(struct bpe *b, const struct vocab *v, struct sv list, struct error *e) {
+    if (!list.n) return fail(e, "key \"merges\" is missing (an array is needed)");
+    struct jread j;
+    struct merge_text m = {0};
+    size_t slots = 1 << 10;
+    while (slots < list.n / 20) slots *= 2; // a merge of a long list takes about 20 to 40 bytes
+    resize(b, slots);
+    jread_open(&j, list, "merges", e);
+    enum jtoken t = jread_next(&j);
+    bool ok = t == J_ARRAY || fail(e, "key \"merges\" is %s, not an array", jtoken_name(t));
+    int32_t guess = 0;
+    for (int32_t i = 0; ok && (t = jread_next(&j)) != J_ARRAY_END; i++) {
+        if (i == 0 && t == J_STRING && sv_starts(j.text, sv("#version"))) continue;
+        ok = i < INT32_MAX - 1 || fail(e, "too many merges");
+        ok = ok && ((read_merge(b, v, &j, t, &m, e) && add_merge(b, v, &m, i, &guess, e)) ||
+                    fail_in(e, "merges[%d]", i));
     }
-    str_free(&joint);
+    jread_close(&j);
+    str_free(&m.joint);
     return ok;
 }
 
-bool bpe_read(struct bpe *b, const struct vocab *v, struct json_object *model, struct error *e) {
-    *b = (struct bpe){0};
+bool bpe_read(struct bpe *b, const struct vocab *v, struct json_object *model, struct sv merges,
+              struct error *e) {
     unicode_init();
     struct sv unk, prefix, suffix;
     if (!field_bool(model, "byte_fallback", false, &b->byte_fallback, e) ||
@@ -148,18 +161,17 @@ bool bpe_read(struct bpe *b, const struct vocab *v, struct json_object *model, s
     str_add(&b->unk, unk);
     str_add(&b->prefix, prefix);
     str_add(&b->suffix, suffix);
-    for (int i = 0; i < 256; i++) {
-        char name[8];
-        static const char hex[] = "0123456789ABCDEF";
-        memcpy(name, "<0x00>", 7);
-        name[3] = hex[i >> 4], name[4] = hex[i & 15];
-        b->byte[i] = vocab_id(v, sv(name));
-    }
+    bpe_index(b, v);
+    return read_merges(b, v, merges, e);
+}
+
+void bpe_index(struct bpe *b, const struct vocab *v) {
+    if (!b->slots) resize(b, 1 << 10);
+    vocab_bytes(v, b->byte);
     for (int i = 0; i < 0x180; i++) {
         char utf8[4];
         b->latin[i] = vocab_id(v, sv_n(utf8, utf8_encode((uint32_t)i, utf8)));
     }
-    return read_merges(b, v, model, e);
 }
 
 void bpe_free(struct bpe *b) {
@@ -309,21 +321,11 @@ bool bpe_encode(const struct bpe *b, const struct vocab *v, struct bpe_work *w, 
         if (id >= 0) return ids_push(out, id), true;
     }
     if (piece.n >= INT32_MAX) return fail(e, "a piece of %zu bytes is too long", piece.n);
-    bool brief = piece.n <= CACHE_TEXT;
-    struct bpe_cached *c = &w->cache[brief ? sv_hash(piece) % CACHE_SLOTS : 0];
-    if (brief && c->ids && sv_eq(sv_n(c->text, c->n), piece))
-        return ids_add(out, c->id, c->ids), true;
     if (!spell(b, v, w, piece, e)) return false;
     if (w->symbol.n <= SHORT_WORD)
         merge_short(b, &w->symbol);
     else
         merge_long(b, w);
     ids_add(out, w->symbol.id, w->symbol.n);
-    if (brief && w->symbol.n && w->symbol.n <= CACHE_IDS) {
-        c->n = (uint8_t)piece.n;
-        c->ids = (uint8_t)w->symbol.n;
-        memcpy(c->text, piece.p, piece.n);
-        memcpy(c->id, w->symbol.id, w->symbol.n * sizeof *c->id);
-    }
     return true;
 }

@@ -23,11 +23,17 @@ struct bpe {
     int32_t latin[0x180];      // the tokens of the first characters of Unicode, or -1
 };
 
-// Working memory of one encoding at a time, with a cache of words. Zero it to begin.
+// Working memory of one encoding at a time.
 struct bpe_work;
 
-// model is the object of tokenizer.json; its vocabulary is read already.
-bool bpe_read(struct bpe *b, const struct vocab *v, struct json_object *model, struct error *e);
+// model is the object of tokenizer.json without its merges, which are the text of a JSON list; its
+// vocabulary is read already.
+bool bpe_read(struct bpe *b, const struct vocab *v, struct json_object *model, struct sv merges,
+              struct error *e);
+// What a model that is built otherwise needs: adds one merge, and looks up what the vocabulary has
+// for single bytes and characters.
+void bpe_merge_put(struct bpe *b, struct bpe_merge merge);
+void bpe_index(struct bpe *b, const struct vocab *v);
 void bpe_free(struct bpe *b);
 
 struct bpe_work *bpe_work_open(void);

@@ -45,6 +45,30 @@ static bool read_metaspace(struct decode_step *s, struct json_object *j, struct 
     return true;
 }
 
+static bool read_wordpiece(struct decode_step *s, struct json_object *j, struct error *e) {
+    struct sv prefix = sv("##");
+    if (json_at(j, "prefix") && !field_text(j, "prefix", &prefix, e)) return false;
+    str_add(&s->text, prefix);
+    return field_bool(j, "cleanup", true, &s->cleanup, e);
+}
+
+static bool read_bpe(struct decode_step *s, struct json_object *j, struct error *e) {
+    struct sv suffix = sv("</w>");
+    if (json_at(j, "suffix") && !field_text(j, "suffix", &suffix, e)) return false;
+    str_add(&s->text, suffix);
+    return suffix.n || fail(e, "key \"suffix\" is empty (it ends a word)");
+}
+
+static bool read_ctc(struct decode_step *s, struct json_object *j, struct error *e) {
+    struct sv pad = sv("<pad>"), between = sv("|");
+    if ((json_at(j, "pad_token") && !field_text(j, "pad_token", &pad, e)) ||
+        (json_at(j, "word_delimiter_token") && !field_text(j, "word_delimiter_token", &between, e)))
+        return false;
+    str_add(&s->pad, pad);
+    str_add(&s->text, between);
+    return field_bool(j, "cleanup", true, &s->cleanup, e);
+}
+
 static bool read_any(struct decoder *d, struct json_object *j, struct error *e) {
     struct sv type;
     if (!field_type(j, &type, e)) return false;
@@ -55,6 +79,9 @@ static bool read_any(struct decoder *d, struct json_object *j, struct error *e) 
     if (sv_is(type, "Strip")) return read_strip(add_step(d, DECODE_STRIP), j, e);
     if (sv_is(type, "Replace")) return read_replace(add_step(d, DECODE_REPLACE), j, e);
     if (sv_is(type, "Metaspace")) return read_metaspace(add_step(d, DECODE_METASPACE), j, e);
+    if (sv_is(type, "WordPiece")) return read_wordpiece(add_step(d, DECODE_WORDPIECE), j, e);
+    if (sv_is(type, "BPEDecoder")) return read_bpe(add_step(d, DECODE_BPE), j, e);
+    if (sv_is(type, "CTC")) return read_ctc(add_step(d, DECODE_CTC), j, e);
     if (!sv_is(type, "Sequence"))
         return fail(e, "type \"%.*s\" is not supported", (int)type.n, type.p);
     struct json_object *list = field_array(j, "decoders", e);
@@ -75,13 +102,14 @@ void decode_free(struct decoder *d) {
     for (size_t i = 0; i < d->n; i++) {
         pattern_free(&d->step[i].pattern);
         str_free(&d->step[i].text);
+        str_free(&d->step[i].pad);
     }
     free(d->step);
     *d = (struct decoder){0};
 }
 
-void decode_open(struct decode_stream *s, const struct decoder *d) {
-    *s = (struct decode_stream){.d = d, .state = mem_array(d->n, sizeof *s->state)};
+void decode_open(struct decode_stream *s, const struct decoder *d, bool eager) {
+    *s = (struct decode_stream){.d = d, .state = mem_array(d->n, sizeof *s->state), .eager = eager};
 }
 
 void decode_close(struct decode_stream *s) {
@@ -142,13 +170,24 @@ static int hex(char c) {
                                   : -1;
 }
 
-// A run of byte tokens has ended: it is text if all of it is UTF-8, else each byte is an error.
+// The whole characters of a run of byte tokens that is good so far go on as a token that grows.
+static void send_run(struct decode_stream *s, size_t k) {
+    struct decode_state *state = &s->state[k];
+    size_t n = state->held.n - utf8_partial(str_sv(&state->held));
+    if (!n || !utf8_valid(sv_cut(str_sv(&state->held), 0, n))) return;
+    bool begin = !state->begun;
+    state->begun = true;
+    pass_held(s, k, n, begin, false);
+}
+
+// A run of byte tokens has ended: what has not gone on is text if all of it is UTF-8, else each
+// byte is an error.
 static void end_run(struct decode_stream *s, size_t k) {
-    struct str *held = &s->state[k].held;
-    struct str run = *held;
-    *held = (struct str){0};
-    bool good = utf8_valid(str_sv(&run));
-    if (good && run.n) pass(s, k, str_sv(&run), true, true);
+    struct str run = s->state[k].held;
+    bool begun = s->state[k].begun, good = utf8_valid(str_sv(&run));
+    s->state[k].held = (struct str){0};
+    s->state[k].begun = false;
+    if (begun || (good && run.n)) pass(s, k, good ? str_sv(&run) : sv(""), !begun, true);
     for (size_t i = 0; !good && i < run.n; i++) pass(s, k, sv("\xef\xbf\xbd"), true, true);
     str_free(&run);
 }
@@ -158,6 +197,7 @@ static void byte_fallback(struct decode_stream *s, size_t k, struct sv t) {
                 hex(t.p[4]) >= 0;
     if (byte) {
         str_addc(&s->state[k].held, (char)(hex(t.p[3]) << 4 | hex(t.p[4])));
+        if (s->eager) send_run(s, k);
         return;
     }
     end_run(s, k);
@@ -236,11 +276,95 @@ static void metaspace(struct decode_stream *s, size_t k, struct part p) {
     str_free(&made);
 }
 
+static void replace_all(struct str *text, struct sv from, struct sv to) {
+    struct str made = {0};
+    size_t done = 0;
+    if (!from.n) return;
+    for (ptrdiff_t at; (at = sv_find(str_sv(text), from, done)) >= 0; done = (size_t)at + from.n) {
+        str_add(&made, sv_cut(str_sv(text), done, (size_t)at));
+        str_add(&made, to);
+    }
+    if (done) {
+        str_add(&made, sv_cut(str_sv(text), done, text->n));
+        str_free(text);
+        *text = made;
+    }
+}
+
+// The spaces that English text doesn't have.
+static void clean_up(struct str *text) {
+    static const char *const pairs[][2] = {
+        {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        replace_all(text, sv(pairs[i][0]), sv(pairs[i][1]));
+}
+
+// A token that begins a word gets a space before it, unless it is the first.
+static void wordpiece(struct decode_stream *s, size_t k, struct sv token) {
+    const struct decode_step *step = &s->d->step[k];
+    struct str made = {0};
+    if (s->state[k].tokens) {
+        if (sv_starts(token, str_sv(&step->text)))
+            token = sv_cut(token, step->text.n, token.n);
+        else
+            str_addc(&made, ' ');
+    }
+    str_add(&made, token);
+    if (step->cleanup) clean_up(&made);
+    pass(s, k, str_sv(&made), true, true);
+    str_free(&made);
+}
+
+// The suffix is a space, but at the very end nothing: what begins with the first one waits for the
+// next token.
+static void end_word(struct decode_stream *s, size_t k, const char *suffix) {
+    struct decode_state *state = &s->state[k];
+    if (!state->begun) return;
+    struct str rest = state->held;
+    state->held = (struct str){0};
+    state->begun = false;
+    replace_all(&rest, str_sv(&s->d->step[k].text), sv(suffix));
+    pass(s, k, str_sv(&rest), false, true);
+    str_free(&rest);
+}
+
+static void bpe(struct decode_stream *s, size_t k, struct sv token) {
+    ptrdiff_t at = sv_find(token, str_sv(&s->d->step[k].text), 0);
+    size_t ready = at < 0 ? token.n : (size_t)at;
+    end_word(s, k, " ");
+    s->state[k].begun = true;
+    str_add(&s->state[k].held, sv_cut(token, ready, token.n));
+    pass(s, k, sv_cut(token, 0, ready), true, false);
+}
+
+// One token a time step: repetitions and padding mean nothing.
+static void ctc(struct decode_stream *s, size_t k, struct sv token) {
+    const struct decode_step *step = &s->d->step[k];
+    struct decode_state *state = &s->state[k];
+    if (state->begun && sv_eq(token, str_sv(&state->held))) return;
+    state->begun = true;
+    str_clear(&state->held);
+    str_add(&state->held, token);
+    struct str made = {0};
+    str_add(&made, token);
+    replace_all(&made, str_sv(&step->pad), sv(""));
+    if (step->cleanup) {
+        clean_up(&made);
+        replace_all(&made, str_sv(&step->text), sv(" "));
+    }
+    if (made.n) pass(s, k, str_sv(&made), true, true);
+    str_free(&made);
+}
+
 // Whether a step can only take tokens whole.
 static bool wants_whole(const struct decode_step *step) {
     if (step->kind == DECODE_REPLACE)
         return step->pattern.re || step->pattern.scan != SCAN_NONE || !step->pattern.literal.n;
-    return step->kind == DECODE_BYTE_LEVEL || step->kind == DECODE_BYTE_FALLBACK;
+    return step->kind == DECODE_BYTE_LEVEL || step->kind == DECODE_BYTE_FALLBACK ||
+           step->kind == DECODE_WORDPIECE || step->kind == DECODE_BPE || step->kind == DECODE_CTC;
 }
 
 static void run_step(struct decode_stream *s, size_t k, struct part p) {
@@ -259,6 +383,9 @@ static void run_step(struct decode_stream *s, size_t k, struct part p) {
     case DECODE_STRIP: strip(s, k, p); break;
     case DECODE_REPLACE: replace(s, k, p); break;
     case DECODE_METASPACE: metaspace(s, k, p); break;
+    case DECODE_WORDPIECE: wordpiece(s, k, p.text); break;
+    case DECODE_BPE: bpe(s, k, p.text); break;
+    case DECODE_CTC: ctc(s, k, p.text); break;
     }
     state->tokens += p.end;
 }
@@ -291,5 +418,6 @@ void decode_finish(struct decode_stream *s, struct str *out) {
         if (kind == DECODE_BYTE_LEVEL) byte_level(s, k, false);
         if (kind == DECODE_FUSE) pass_fused(s, k, sv(""), true);
         if (kind == DECODE_BYTE_FALLBACK) end_run(s, k);
+        if (kind == DECODE_BPE) end_word(s, k, "");
     }
 }

@@ -15,14 +15,21 @@ enum decode_kind {
     DECODE_STRIP,
     DECODE_REPLACE,
     DECODE_METASPACE,
+    DECODE_WORDPIECE,
+    DECODE_BPE,
+    DECODE_CTC,
 };
 
 struct decode_step {
     enum decode_kind kind;
     struct pattern pattern; // replace
-    struct str text;        // replace: with what; strip: the character; metaspace: its mark
-    int64_t start, stop;    // strip: at most how many at the two ends
-    bool first;             // metaspace: the first token loses its marks
+    // replace: with what; strip: the character; metaspace: its mark; wordpiece: the prefix of
+    // what goes on with a word; bpe: the suffix of a word's end; ctc: the token between words
+    struct str text;
+    struct str pad;      // ctc: the token for nothing
+    bool cleanup;        // wordpiece, ctc: English spacing
+    int64_t start, stop; // strip: at most how many at the two ends
+    bool first;          // metaspace: the first token loses its marks
 };
 
 struct decoder {
@@ -39,16 +46,22 @@ struct decode_state {
     struct str token; // the parts of a token that is wanted whole
     size_t tokens;    // complete ones, so far
     int64_t stripped; // strip: characters taken from the token's start; -1 when its text has begun
-    bool begun;       // byte level, fuse: the one token that they make has begun
+    bool begun;       // a token that goes out in parts has begun: byte level, fuse, byte fallback,
+                      // bpe; ctc: there was a token
 };
 
 struct decode_stream {
     const struct decoder *d;
     struct decode_state *state; // [d->n]
     struct str *out;            // where text goes during a call
+    bool eager;
 };
 
-void decode_open(struct decode_stream *s, const struct decoder *d);
+// Bytes in a row that are not UTF-8 as a whole come out of ByteFallback as one U+FFFD each, also
+// those that make whole characters. A list of tokens is decoded so. A stream can't wait for the end
+// of every row: `eager` sends each character when it is whole, and only the rest of a bad row
+// becomes U+FFFD.
+void decode_open(struct decode_stream *s, const struct decoder *d, bool eager);
 void decode_close(struct decode_stream *s);
 void decode_push(struct decode_stream *s, struct sv token, struct str *out);
 void decode_finish(struct decode_stream *s, struct str *out);

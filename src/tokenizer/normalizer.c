@@ -4,6 +4,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/base64.h"
 #include "base/mem.h"
 #include "tokenizer/bytes.h"
 #include "tokenizer/fields.h"
@@ -14,16 +15,42 @@ enum {
     MOST_DECOMPOSED = 18, // code points from one, by Unicode's promise
 };
 
+static bool read_precompiled(struct norm_step *s, struct json_object *j, struct error *e) {
+    struct sv text;
+    struct str blob = {0};
+    bool ok = field_text_or(j, "precompiled_charsmap", &text, e);
+    if (ok && !base64_decode(&blob, text))
+        ok = fail(e, "key \"precompiled_charsmap\" is not base64");
+    ok = ok && charsmap_read(&s->map, str_sv(&blob), e);
+    str_free(&blob);
+    return ok;
+}
+
+static bool read_bert(struct norm_step *s, struct json_object *j, struct error *e) {
+    return field_bool(j, "clean_text", true, &s->clean, e) &&
+           field_bool(j, "handle_chinese_chars", true, &s->chinese, e) &&
+           field_bool(j, "lowercase", true, &s->lower, e) &&
+           field_bool(j, "strip_accents", s->lower, &s->accents, e);
+}
+
 static bool read_step(struct normalizer *z, struct json_object *j, struct error *e) {
     static const struct {
         const char *name;
         enum norm_kind kind;
     } kinds[] = {
-        {"NFC", NORM_NFC},         {"NFD", NORM_NFD},
-        {"NFKC", NORM_NFKC},       {"NFKD", NORM_NFKD},
-        {"Strip", NORM_STRIP},     {"StripAccents", NORM_STRIP_ACCENTS},
-        {"Replace", NORM_REPLACE}, {"Lowercase", NORM_LOWERCASE},
-        {"Prepend", NORM_PREPEND}, {"ByteLevel", NORM_BYTE_LEVEL},
+        {"NFC", NORM_NFC},
+        {"NFD", NORM_NFD},
+        {"NFKC", NORM_NFKC},
+        {"NFKD", NORM_NFKD},
+        {"Strip", NORM_STRIP},
+        {"StripAccents", NORM_STRIP_ACCENTS},
+        {"Replace", NORM_REPLACE},
+        {"Lowercase", NORM_LOWERCASE},
+        {"Prepend", NORM_PREPEND},
+        {"ByteLevel", NORM_BYTE_LEVEL},
+        {"Nmt", NORM_NMT},
+        {"Precompiled", NORM_PRECOMPILED},
+        {"BertNormalizer", NORM_BERT},
     };
     struct sv type, text;
     if (!field_type(j, &type, e)) return false;
@@ -48,6 +75,8 @@ static bool read_step(struct normalizer *z, struct json_object *j, struct error 
         if (!field_text(j, "prepend", &text, e)) return false;
         str_add(&s->text, text);
         return true;
+    case NORM_PRECOMPILED: return read_precompiled(s, j, e);
+    case NORM_BERT: return read_bert(s, j, e);
     default: return true;
     }
 }
@@ -70,6 +99,7 @@ void norm_free(struct normalizer *z) {
     for (size_t i = 0; i < z->n; i++) {
         pattern_free(&z->step[i].pattern);
         str_free(&z->step[i].text);
+        charsmap_free(&z->step[i].map);
     }
     free(z->step);
     *z = (struct normalizer){0};
@@ -169,6 +199,62 @@ static void strip_accents(struct sv in, struct str *out) {
     }
 }
 
+// What neural machine translation drops, and what it takes for a space.
+static void nmt(struct sv in, struct str *out) {
+    for (size_t i = 0; i < in.n;) {
+        int32_t c = unicode_next(in, &i);
+        if ((c >= 0x01 && c <= 0x08) || c == 0x0b || (c >= 0x0e && c <= 0x1f) || c == 0x7f ||
+            c == 0x8f || c == 0x9f)
+            continue;
+        bool space = c == '\t' || c == '\n' || c == '\f' || c == '\r' || c == 0x1680 ||
+                     (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+                     c == 0xfeff || c == 0xfffd;
+        unicode_add(out, space ? ' ' : c);
+    }
+}
+
+// The ranges of BERT's own code, with a gap in its fifth extension.
+static bool chinese(int32_t c) {
+    return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
+           (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b81f) ||
+           (c >= 0x2b920 && c <= 0x2ceaf) || (c >= 0xf900 && c <= 0xfaff) ||
+           (c >= 0x2f800 && c <= 0x2fa1f);
+}
+
+static void bert_clean(const struct norm_step *s, struct sv in, struct str *out) {
+    for (size_t i = 0; i < in.n;) {
+        int32_t c = unicode_next(in, &i);
+        if (s->clean) {
+            bool control = c != '\t' && c != '\n' && c != '\r' && unicode_bert_control(c);
+            if (control || c == 0xfffd) continue;
+            if (unicode_space(c)) c = ' ';
+        }
+        bool pad = s->chinese && chinese(c);
+        if (pad) str_addc(out, ' ');
+        unicode_add(out, c);
+        if (pad) str_addc(out, ' ');
+    }
+}
+
+static void bert(const struct norm_step *s, struct sv in, struct str *out) {
+    struct str a = {0}, b = {0};
+    bert_clean(s, in, &a);
+    if (s->accents) {
+        unicode_form(str_sv(&a), false, false, &b);
+        str_clear(&a);
+        for (size_t i = 0; i < b.n;) {
+            int32_t c = unicode_next(str_sv(&b), &i);
+            if (!unicode_bert_mark(c)) unicode_add(&a, c);
+        }
+    }
+    if (s->lower)
+        lowercase(str_sv(&a), out);
+    else
+        str_add(out, str_sv(&a));
+    str_free(&a);
+    str_free(&b);
+}
+
 static struct sv strip(struct sv s, bool left, bool right) {
     for (size_t i = 0; left && s.n && unicode_space(unicode_next(s, &i)); i = 0)
         s = sv_cut(s, i, s.n);
@@ -198,6 +284,9 @@ static bool run_step(const struct norm_step *s, struct sv in, struct str *out, s
         str_add(out, in);
         return true;
     case NORM_BYTE_LEVEL: return bytes_encode(out, in), true;
+    case NORM_NMT: return nmt(in, out), true;
+    case NORM_PRECOMPILED: return charsmap_run(&s->map, in, out), true;
+    case NORM_BERT: return bert(s, in, out), true;
     }
     return true;
 }

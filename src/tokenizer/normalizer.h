@@ -3,6 +3,7 @@
 #define TOKENIZER_NORMALIZER_H
 
 #include "base/json.h"
+#include "tokenizer/charsmap.h"
 #include "tokenizer/pattern.h"
 
 enum norm_kind {
@@ -16,6 +17,9 @@ enum norm_kind {
     NORM_REPLACE,
     NORM_PREPEND,
     NORM_BYTE_LEVEL,
+    NORM_NMT,
+    NORM_PRECOMPILED,
+    NORM_BERT,
 };
 
 struct norm_step {
@@ -23,6 +27,9 @@ struct norm_step {
     bool left, right;       // strip: which ends
     struct pattern pattern; // replace
     struct str text;        // replace: with what; prepend: what
+    struct charsmap map;    // precompiled
+    // bert
+    bool clean, chinese, accents, lower;
 };
 
 struct normalizer {

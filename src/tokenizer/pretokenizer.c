@@ -81,6 +81,8 @@ static bool read_step(struct pretokenizer *t, struct json_object *j, struct erro
         {"Metaspace", PRE_METASPACE},
         {"CharDelimiterSplit", PRE_CHAR_DELIMITER},
         {"FixedLength", PRE_FIXED_LENGTH},
+        {"BertPreTokenizer", PRE_BERT},
+        {"UnicodeScripts", PRE_SCRIPTS},
     };
     struct sv type;
     if (!field_type(j, &type, e)) return false;
@@ -109,7 +111,9 @@ static bool read_step(struct pretokenizer *t, struct json_object *j, struct erro
         return field_char(j, "delimiter", "", &s->replacement, e);
     case PRE_FIXED_LENGTH: return field_int(j, "length", 1, INT32_MAX, &s->length, e);
     case PRE_WHITESPACE_SPLIT: s->behavior = SPLIT_REMOVED; return true;
-    case PRE_WHITESPACE: return true;
+    case PRE_WHITESPACE:
+    case PRE_BERT:
+    case PRE_SCRIPTS: return true;
     }
     return true;
 }
@@ -166,6 +170,35 @@ static void word_spans(struct sv text, struct spans *out) {
     if (last > 0) spans_add(out, start, text.n, true);
 }
 
+// Words, and each punctuation mark for itself; white space is dropped.
+static void bert_spans(struct sv text, struct spans *out) {
+    size_t start = 0; // of the word
+    for (size_t i = 0, at = 0; i < text.n; at = i) {
+        int32_t c = unicode_next(text, &i);
+        bool space = unicode_space(c);
+        if (!space && !unicode_punct(c)) continue;
+        if (start < at) spans_add(out, start, at, true);
+        if (!space) spans_add(out, at, i, true);
+        start = i;
+    }
+    if (start < text.n) spans_add(out, start, text.n, true);
+}
+
+// Runs of one script. What is of any script goes with what it follows; before the first script, the
+// reference loses it.
+static void script_spans(struct sv text, struct spans *out) {
+    int last = 0;
+    size_t start = 0;
+    for (size_t i = 0, at = 0; i < text.n; at = i) {
+        int script = unicode_script(unicode_next(text, &i));
+        if (!script || script == last) continue;
+        if (last) spans_add(out, start, at, true);
+        start = at;
+        last = script;
+    }
+    if (last) spans_add(out, start, text.n, true);
+}
+
 static void fixed_spans(int64_t length, struct sv text, struct spans *out) {
     for (size_t i = 0, at = 0; i < text.n; at = i) {
         for (int64_t k = 0; k < length && i < text.n; k++) unicode_next(text, &i);
@@ -219,6 +252,8 @@ static bool cut(const struct pre_step *s, struct sv text, struct spans *out, str
     switch (s->kind) {
     case PRE_WHITESPACE: return word_spans(text, out), true;
     case PRE_FIXED_LENGTH: return fixed_spans(s->length, text, out), true;
+    case PRE_BERT: return bert_spans(text, out), true;
+    case PRE_SCRIPTS: return script_spans(text, out), true;
     case PRE_BYTE_LEVEL:
     case PRE_METASPACE:
         if (!s->split) return spans_add(out, 0, text.n, true), true;

@@ -26,6 +26,8 @@ enum pre_kind {
     PRE_METASPACE,
     PRE_CHAR_DELIMITER,
     PRE_FIXED_LENGTH,
+    PRE_BERT,
+    PRE_SCRIPTS,
 };
 
 enum prepend_scheme { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS };

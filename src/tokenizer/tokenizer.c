@@ -75,10 +75,9 @@ static void work_give(const struct tokenizer *t, struct work *w) {
     pthread_mutex_unlock(&t->work->lock);
 }
 
-static bool read_stages(struct tokenizer *t, struct json_object *j, struct error *e) {
-    if (!json_object_is_type(j, json_type_object)) return fail(e, "not a JSON object");
-    return model_read(&t->model, json_at(j, "model"), e) &&
-           norm_read(&t->normalizer, json_at(j, "normalizer"), e) &&
+static bool read_stages(struct tokenizer *t, const struct document *d, struct error *e) {
+    struct json_object *j = d->rest;
+    return model_read(&t->model, d, e) && norm_read(&t->normalizer, json_at(j, "normalizer"), e) &&
            pre_read(&t->pretokenizer, json_at(j, "pre_tokenizer"), e) &&
            post_read(&t->postprocessor, json_at(j, "post_processor"), e) &&
            decode_read(&t->decoder, json_at(j, "decoder"), e) &&
@@ -119,9 +118,9 @@ struct tokenizer *tok_read(struct sv json, const char *name, struct error *e) {
     t->bos = t->eos = -1;
     t->work = mem_alloc(sizeof *t->work);
     pthread_mutex_init(&t->work->lock, NULL);
-    struct json_object *j = json_read(json, name, e);
-    bool ok = j && (read_stages(t, j, e) || fail_in(e, "%s", name));
-    json_object_put(j);
+    struct document d;
+    bool ok = document_read(&d, json, name, e) && (read_stages(t, &d, e) || fail_in(e, "%s", name));
+    document_free(&d);
     if (ok) return t;
     tok_close(t);
     return NULL;
@@ -259,14 +258,15 @@ struct tok_stream {
     struct decode_stream decode;
 };
 
-static void stream_start(struct tok_stream *s, const struct tokenizer *t, bool skip_special) {
+static void stream_start(struct tok_stream *s, const struct tokenizer *t, bool skip_special,
+                         bool eager) {
     *s = (struct tok_stream){.t = t, .skip_special = skip_special};
-    decode_open(&s->decode, &t->decoder);
+    decode_open(&s->decode, &t->decoder, eager);
 }
 
 struct tok_stream *tok_stream_open(const struct tokenizer *t, bool skip_special) {
     struct tok_stream *s = mem_alloc(sizeof *s);
-    stream_start(s, t, skip_special);
+    stream_start(s, t, skip_special, true);
     return s;
 }
 
@@ -287,7 +287,7 @@ void tok_stream_close(struct tok_stream *s) {
 void tok_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool skip_special,
                 struct str *out) {
     struct tok_stream s;
-    stream_start(&s, t, skip_special);
+    stream_start(&s, t, skip_special, false);
     for (size_t i = 0; i < n; i++) tok_stream_push(&s, id[i], out);
     tok_stream_finish(&s, out);
     decode_close(&s.decode);

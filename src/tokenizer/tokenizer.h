@@ -39,7 +39,8 @@ void tok_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool ski
                 struct str *out);
 
 // The same, id by id. Each push appends what is certain now, in whole characters; finish the rest.
-// All the pieces together are what tok_decode gives for all the ids.
+// All the pieces together are what tok_decode gives for all the ids, but for one thing: of bytes in
+// a row that are not UTF-8 (see decoder.h), a stream keeps the whole characters before the error.
 struct tok_stream;
 struct tok_stream *tok_stream_open(const struct tokenizer *t, bool skip_special);
 void tok_stream_push(struct tok_stream *s, int32_t id, struct str *out);

@@ -65,6 +65,28 @@ int32_t unicode_tolower(int32_t cp) {
     return utf8proc_tolower(cp);
 }
 
+bool unicode_bert_control(int32_t cp) {
+    return unicode_in(cp, 1 << CAT_CC | 1 << CAT_CF | 1 << CAT_CO) &&
+           !listed(unicode_bert_kept, unicode_bert_kept_n, cp);
+}
+
+bool unicode_bert_mark(int32_t cp) {
+    return unicode_in(cp, 1 << CAT_MN) ? !listed(unicode_bert_not_mn, unicode_bert_not_mn_n, cp)
+                                       : listed(unicode_bert_mn, unicode_bert_mn_n, cp);
+}
+
+int unicode_script(int32_t cp) {
+    size_t low = 0, high = unicode_scripts_n; // the last run that begins at cp or before
+    while (high - low > 1) {
+        size_t mid = (low + high) / 2;
+        if (unicode_scripts[mid] >> 8 <= (uint32_t)cp)
+            low = mid;
+        else
+            high = mid;
+    }
+    return (int)(unicode_scripts[low] & 0xff);
+}
+
 int32_t unicode_before(struct sv s, size_t i, size_t *at) {
     do i--;
     while (i > 0 && ((unsigned char)s.p[i] & 0xc0) == 0x80);

@@ -85,6 +85,17 @@ extern const size_t unicode_more_marks_n;
 extern const struct code_shift unicode_lower[];
 extern const size_t unicode_lower_n;
 
+extern const struct code_range unicode_bert_kept[];
+extern const size_t unicode_bert_kept_n;
+extern const struct code_range unicode_bert_not_mn[];
+extern const size_t unicode_bert_not_mn_n;
+extern const struct code_range unicode_bert_mn[];
+extern const size_t unicode_bert_mn_n;
+
+// uniscripts.c
+extern const uint32_t unicode_scripts[];
+extern const size_t unicode_scripts_n;
+
 // Fills the table below; call before anything else here. Any thread, any number of times.
 void unicode_init(void);
 extern uint8_t unicode_table[0x110000]; // the category of each code point
@@ -100,6 +111,10 @@ bool unicode_word(int32_t cp);  // \w of Rust's regex crate (Oniguruma's differs
 bool unicode_mark(int32_t cp);  // to the StripAccents normalizer
 bool unicode_known(int32_t cp); // to the normalizers, which are of Unicode 9
 int32_t unicode_tolower(int32_t cp);
+bool unicode_bert_control(int32_t cp); // dropped by BertNormalizer
+bool unicode_bert_mark(int32_t cp);    // an accent to BertNormalizer
+// A number for the script, to the UnicodeScripts pre-tokenizer; 0: any.
+int unicode_script(int32_t cp);
 
 // Decodes the code point at s[*i], which must be inside, and moves *i behind it. The text must be
 // valid UTF-8.

@@ -2,14 +2,19 @@
 #ifndef TOKENIZER_VOCAB_H
 #define TOKENIZER_VOCAB_H
 
-#include "base/json.h"
+#include "base/error.h"
+#include "base/str.h"
 
 enum { VOCAB_LIMIT = 1 << 22 }; // ids are below this
+#define VOCAB_UNUSED UINT32_MAX
 
 struct vocab_entry {
-    size_t at; // in pool
-    uint32_t n;
-    bool used;
+    uint32_t at, n; // in pool; n VOCAB_UNUSED: a hole
+};
+
+struct vocab_slot { // holds what a lookup needs, so that it touches little memory
+    uint32_t hash, at, n;
+    int32_t id; // -1: free
 };
 
 struct vocab {
@@ -17,16 +22,20 @@ struct vocab {
     struct vocab_entry *entry; // [size], by id
     size_t size, cap;          // largest id + 1
     size_t n;                  // tokens
-    int32_t *slot;             // [slots] hash table of ids, -1: free
+    struct vocab_slot *slot;   // [slots] hash table
     size_t slots;
 };
 
 void vocab_free(struct vocab *v);
 // Adds a token. An id that is out of range or taken, or a token that is there, is an error.
 bool vocab_add(struct vocab *v, struct sv token, int64_t id, struct error *e);
-// Reads {"token": id, ...}.
-bool vocab_read(struct vocab *v, struct json_object *object, struct error *e);
+// Adds a token with the next id. One that is there already leaves its text to the new id.
+bool vocab_append(struct vocab *v, struct sv token, struct error *e);
+// Reads the text of a JSON object {"token": id, ...}.
+bool vocab_read(struct vocab *v, struct sv object, struct error *e);
 int32_t vocab_id(const struct vocab *v, struct sv token); // -1 when absent
+// The ids of the tokens <0x00> to <0xFF>, -1 for those that aren't there.
+void vocab_bytes(const struct vocab *v, int32_t byte[256]);
 // *token is the text of an id; false when no token has it.
 bool vocab_token(const struct vocab *v, int32_t id, struct sv *token);
 

@@ -1,0 +1,147 @@
+// What the tests of ops share: a device with what a test puts on it, random numbers that every
+// machine draws alike, and the rounding of the float types in double precision.
+#ifndef TESTS_MACHINE_H
+#define TESTS_MACHINE_H
+
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "compute/compute.h"
+
+static uint64_t random_state = 1;
+
+static inline uint32_t random_bits(void) {
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_state >> 33);
+}
+
+static inline double uniform(void) { return random_bits() / (double)0x80000000u; } // [0, 1)
+
+static inline float noise(void) { // near enough to normal, of variance 1
+    return (float)(sqrt(3.0) * 2 * (uniform() + uniform() - 1) / sqrt(2.0));
+}
+
+// --- machines: one device and context at a time, with what a test puts on it ---------------------
+
+struct machine {
+    struct device *dev;
+    struct context c;
+    enum isa isa;
+    int threads;
+    void *held[512];
+    int count;
+};
+
+static inline void machine_open(struct machine *m, enum isa isa, int threads, enum precision p) {
+    struct error e = {0};
+    *m = (struct machine){.isa = isa, .threads = threads};
+    m->dev = device_open("cpu", &(struct device_options){threads, isa}, &e);
+    if (!m->dev) print_message("%s\n", e.text);
+    assert_non_null(m->dev);
+    assert_true(context_open(&m->c, m->dev, p, 8 << 20, false, &e));
+}
+
+static inline void machine_clear(struct machine *m) {
+    if (m->c.err.set) print_message("%s\n", m->c.err.text);
+    assert_false(m->c.err.set);
+    while (m->count) device_free(m->dev, m->held[--m->count]);
+    scratch_release(&m->c, 0);
+}
+
+static inline void machine_close(struct machine *m) {
+    machine_clear(m);
+    context_close(&m->c);
+    device_close(m->dev);
+}
+
+static inline void *put(struct machine *m, const void *data, size_t size) {
+    struct error e = {0};
+    assert_true(m->count < 512);
+    void *p = device_alloc(m->dev, size, "a test", &e);
+    assert_non_null(p);
+    device_upload(m->dev, p, data, size);
+    return m->held[m->count++] = p;
+}
+
+static inline struct tensor put_f32(struct machine *m, const float *x, int dims, const int64_t *n) {
+    struct tensor t = tensor_nd(DT_F32, dims, n, NULL);
+    t.data = put(m, x, tensor_bytes(t));
+    return t;
+}
+
+static inline struct tensor put_i32(struct machine *m, const int32_t *x, int64_t n) {
+    return tensor_1d(DT_I32, n, put(m, x, (size_t)n * sizeof *x));
+}
+
+static inline float *get(struct machine *m, struct tensor t) {
+    float *out = mem_array((size_t)tensor_count(t), sizeof *out);
+    read_f32(&m->c, t, out);
+    assert_false(m->c.err.set);
+    return out;
+}
+
+static inline float *noise_array(int64_t n) {
+    float *x = mem_array((size_t)n, sizeof *x);
+    for (int64_t i = 0; i < n; i++) x[i] = noise();
+    return x;
+}
+
+// Runs a check on every instruction set of this machine, with one thread and with three.
+static inline void each_machine(enum precision p, void (*check)(struct machine *m)) {
+    for (int isa = ISA_PLAIN; isa < ISA_BEST; isa++) {
+        if (!isa_supported((enum isa)isa)) continue;
+        for (int threads = 1; threads <= 3; threads += 2) {
+            struct machine m;
+            random_state = 1;
+            machine_open(&m, (enum isa)isa, threads, p);
+            check(&m);
+            machine_close(&m);
+        }
+    }
+}
+
+static inline void expect_near(const char *what, int64_t at, double got, double want,
+                               double tolerance) {
+    if (fabs(got - want) <= tolerance) return;
+    print_message("%s: element %lld is %.9g, not %.9g (tolerance %.3g)\n", what, (long long)at, got,
+                  want, tolerance);
+    assert_true(false);
+}
+
+// --- rounding ------------------------------------------------------------------------------------
+
+static inline double half_value(uint16_t h) {
+    int exp = h >> 10 & 31, man = h & 1023;
+    double v = exp ? ldexp(man + 1024, exp - 25) : ldexp(man, -24);
+    return h & 0x8000 ? -v : v;
+}
+
+static inline double brain_value(uint16_t h) {
+    uint32_t u = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+// n values rounded to `type`: their bytes in *data (owned by the caller), what they then are in
+// values.
+static inline void *round_to(enum dtype type, const double *x, int64_t n, double *values) {
+    float *wide = mem_array((size_t)n, sizeof *wide);
+    uint16_t *narrow = (uint16_t *)wide; // filled from the front while wide is read ahead of it
+    for (int64_t i = 0; i < n; i++) {
+        float f = (float)x[i];
+        if (type == DT_F32) {
+            wide[i] = f;
+            values[i] = f;
+        } else {
+            narrow[i] = type == DT_F16 ? f32_to_f16(f) : f32_to_bf16(f);
+            values[i] = type == DT_F16 ? half_value(narrow[i]) : brain_value(narrow[i]);
+        }
+    }
+    return wide;
+}
+
+#endif

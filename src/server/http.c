@@ -18,6 +18,7 @@
 enum {
     BODIES = 8,      // of the largest size, that all requests together may hold
     TOO_FAR = 4,     // a body that many times too large isn't read to its end
+    EXTRA = 64,      // connections over the limit that are told so; more are closed unheard
     BLOCK = 4096,    // bytes of a stream that libmicrohttpd takes at once
     LOGGED_PATH = 80 // bytes of a path in a log line
 };
@@ -26,6 +27,7 @@ struct conn {
     int fd;
     double since;   // that it waits for a request, or for the rest of one
     bool answering; // it has one
+    bool extra;     // one too many: it is told so
     struct conn *prev, *next;
 };
 
@@ -39,6 +41,7 @@ struct http {
 
     pthread_mutex_t lock; // of all below, and of every conn
     struct conn *conns;
+    size_t conn_count;
     size_t answering;
     size_t body_bytes; // of all bodies now
     bool draining;
@@ -77,6 +80,7 @@ static enum MHD_Result send_response(struct exchange *x, struct MHD_Response *re
     if (x->status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
     if (x->status == 429 || x->status == 503) MHD_add_response_header(response, "Retry-After", "1");
     if (x->status == 405) MHD_add_response_header(response, "Allow", x->route->method);
+    if (x->conn->extra) MHD_add_response_header(response, "Connection", "close");
     enum MHD_Result sent = MHD_queue_response(x->mhd, x->status, response);
     MHD_destroy_response(response);
     return sent;
@@ -246,6 +250,11 @@ static bool check_size(struct exchange *x, bool *at_once) {
     return n <= x->http->o->max_body || too_large(x);
 }
 
+static bool check_place(struct exchange *x) {
+    return !x->conn->extra ||
+           refuse(&x->refusal, 503, NULL, "too many connections (--max-connections)");
+}
+
 static void copy_printable(char *to, size_t room, const char *from) {
     size_t n = 0;
     for (; from[n] && n + 1 < room; n++) to[n] = from[n] > ' ' && from[n] <= '~' ? from[n] : '?';
@@ -271,8 +280,8 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *mhd, const c
     copy_printable(x->path, sizeof x->path, path);
     copy_printable(x->method, sizeof x->method, method);
     wait_for_request(h, x->conn);
-    bool good = check_size(x, &at_once) && find_route(x, method, path) && check_key(x) &&
-                (x->route->open || check_ready(x));
+    bool good = check_size(x, &at_once) && check_place(x) && find_route(x, method, path) &&
+                check_key(x) && (x->route->open || check_ready(x));
     return good || !at_once ? MHD_YES : send_refusal(x);
 }
 
@@ -381,6 +390,7 @@ static void add_conn(struct http *h, int fd, void **context) {
     c->fd = fd;
     c->since = clock_now();
     pthread_mutex_lock(&h->lock);
+    c->extra = ++h->conn_count > h->o->max_connections;
     c->next = h->conns;
     if (c->next) c->next->prev = c;
     h->conns = c;
@@ -389,6 +399,7 @@ static void add_conn(struct http *h, int fd, void **context) {
 
 static void remove_conn(struct http *h, struct conn *c) {
     pthread_mutex_lock(&h->lock);
+    h->conn_count--;
     if (c->next) c->next->prev = c->prev;
     if (c->prev)
         c->prev->next = c->next;
@@ -446,7 +457,7 @@ bool http_serve(struct http *h, struct worker *w, struct error *e) {
         0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, log_daemon, NULL,
         MHD_OPTION_LISTEN_SOCKET, h->listener, MHD_OPTION_NOTIFY_COMPLETED, completed, h,
         MHD_OPTION_NOTIFY_CONNECTION, connection, h, MHD_OPTION_CONNECTION_LIMIT,
-        h->o->max_connections, MHD_OPTION_CONNECTION_TIMEOUT, h->o->timeout,
+        h->o->max_connections + EXTRA, MHD_OPTION_CONNECTION_TIMEOUT, h->o->timeout,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, h->o->max_header, MHD_OPTION_END);
     return h->daemon || fail(e, "%s: libmicrohttpd does not start", http_address(h));
 }

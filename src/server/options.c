@@ -55,7 +55,7 @@ static const struct arg http_args[] = {
     {"--max-body", ARG_INT, "MIB", NULL, "16", 1, 1024, "the largest body of a request"},
     {"--max-header", ARG_INT, "KIB", NULL, "32", 4, 1024, "the largest header of a request"},
     {"--max-connections", ARG_INT, "N", NULL, "512", 1, 1e5,
-     "connections at once; more wait to be accepted"},
+     "connections at once; requests of more are told to try again (503)"},
 };
 static const struct arg_group http_group = {"HTTP", http_args, COUNT(http_args)};
 

@@ -10,6 +10,12 @@ enum { CLI_OK = 0, CLI_ERROR = 1, CLI_USAGE = 2 }; // a signal's is 128 + its nu
 extern const struct command command_generate, command_run, command_logits, command_inspect,
     command_arch, command_import, command_bench, command_tokenize, command_detokenize;
 
+// Variables that stand for no option.
+struct variable {
+    const char *name, *help;
+};
+const struct variable *cli_variables(size_t *n);
+
 // options.c
 extern const struct arg_group model_options, engine_options_group, prompt_options, sampling_options,
     common_options, refused_options;

@@ -73,6 +73,19 @@ static int serve(char **argv) {
     return cli_error(&e);
 }
 
+const struct variable *cli_variables(size_t *n) {
+    static const struct variable list[] = {
+        {"MLXCEL_LOG",
+         "The least level of messages shown: error, warn (the default), info, debug."},
+        {"MLXCEL_CPU_ISA", "The CPU kernels to use: plain, avx2, avx512, best (the default)."},
+        {"MLXCEL_WEIGHT_MATERIALIZATION",
+         "When weights are read from disk: eager (the default), while loading; lazy, by the steps "
+         "that need them."},
+    };
+    *n = sizeof list / sizeof *list;
+    return list;
+}
+
 static void overview(FILE *f) {
     fputs("mlxcel runs language models as published: config.json, SafeTensors, tokenizer files.\n\n"
           "Usage: mlxcel COMMAND [options]\n\nCommands:\n",
@@ -86,8 +99,12 @@ static void overview(FILE *f) {
           "      --man      the manual page, in mdoc: mlxcel --man | man -l -\n\nExamples:\n"
           "  mlxcel run models/SmolLM2-135M-Instruct\n"
           "  mlxcel generate -m models/SmolLM2-135M-Instruct -p \"Why is the sky blue?\"\n\n"
-          "Exit codes: 0 done, 1 error, 2 wrong usage, 130 and 143 stopped by a signal.\n",
+          "Variables, beside those that stand for options:\n",
           f);
+    size_t n;
+    const struct variable *var = cli_variables(&n);
+    for (size_t i = 0; i < n; i++) fprintf(f, "  %s\n      %s\n", var[i].name, var[i].help);
+    fputs("\nExit codes: 0 done, 1 error, 2 wrong usage, 130 and 143 stopped by a signal.\n", f);
 }
 
 static void version(FILE *f) {

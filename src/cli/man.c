@@ -109,7 +109,12 @@ static void man_environment(FILE *f, const struct command *const *commands, size
             }
         }
     }
-    fputs(".It Ev MLXCEL_LOG\nThe least level of messages shown: error, warn, info or debug.\n", f);
+    size_t others;
+    const struct variable *var = cli_variables(&others);
+    for (size_t i = 0; i < others; i++) {
+        fprintf(f, ".It Ev %s\n", var[i].name);
+        roff_text(f, sv(var[i].help));
+    }
     fputs(".El\n.Sh FILES\n.Bl -tag -width Ds\n"
           ".It Pa ${XDG_STATE_HOME:-~/.local/state}/mlxcel/history\n"
           "The lines typed in\n.Cm run .\n.El\n",

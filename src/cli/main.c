@@ -79,8 +79,7 @@ const struct variable *cli_variables(size_t *n) {
          "The least level of messages shown: error, warn (the default), info, debug."},
         {"MLXCEL_CPU_ISA", "The CPU kernels to use: plain, avx2, avx512, best (the default)."},
         {"MLXCEL_WEIGHT_MATERIALIZATION",
-         "When weights are read from disk: eager (the default), while loading; lazy, by the steps "
-         "that need them."},
+         "Eager (the default): weights are read while loading; lazy: when needed."},
     };
     *n = sizeof list / sizeof *list;
     return list;

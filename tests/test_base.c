@@ -1,15 +1,19 @@
 // base/: text, maps, files, JSON and the thread pool.
 #include "check.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "base/pool.h"
+#include "compute/cpu/memory.h"
 #include "tensor/tensor.h"
 
 static void test_error_sticks(void **state) {
@@ -22,6 +26,10 @@ static void test_error_sticks(void **state) {
     struct error bell = {0};
     fail(&bell, "a\x1b[31m\n");
     assert_string_equal(bell.text, "a?[31m?");
+    struct error csi = {0};
+    fail(&csi, "\xc2\x9b"
+               "31m\xc2\xa9"); // U+009B is what ESC [ is; a copyright sign stays
+    assert_string_equal(csi.text, "??31m\xc2\xa9");
 }
 
 static void test_utf8(void **state) {
@@ -115,6 +123,76 @@ static void test_file(void **state) {
     str_free(&s);
 }
 
+// What is written to must stay what it is: a link a link, a device a device.
+static void test_write_in_place(void **state) {
+    (void)state;
+    struct error e = {0};
+    char dir[] = "/tmp/mlxcel-base-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    char *file = path_join(dir, "file"), *link = path_join(dir, "link"),
+         *dead = path_join(dir, "dead");
+    char *fifo = path_join(dir, "fifo"), room[8] = "";
+    struct stat st;
+    assert_true(file_write(file, sv("old"), &e) && symlink("file", link) == 0);
+    assert_true(file_write(link, sv("new"), &e));
+    assert_true(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
+    struct str s = {0};
+    assert_true(file_read(file, 9, &s, &e));
+    assert_string_equal(s.p, "new");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    int fd = open(fifo, O_RDWR | O_NONBLOCK);
+    assert_true(file_write(fifo, sv("pipe"), &e));
+    assert_true(lstat(fifo, &st) == 0 && S_ISFIFO(st.st_mode));
+    assert_int_equal(read(fd, room, sizeof room), 4);
+    close(fd);
+    assert_false(file_write(dir, sv("x"), &e)); // a folder
+    assert_int_equal(symlink("../blobs/none", dead), 0);
+    assert_true(file_named(dead) && !file_exists(dead) && file_named(fifo));
+    struct error unfinished = {0};
+    assert_false(file_read(dead, 9, &s, &unfinished));
+    assert_non_null(strstr(unfinished.text, "link to ../blobs/none"));
+    char *const all[] = {file, link, dead, fifo};
+    for (int i = 0; i < 4; i++) unlink(all[i]);
+    assert_false(file_named(file));
+    for (int i = 0; i < 4; i++) free(all[i]);
+    rmdir(dir);
+    str_free(&s);
+}
+
+// A tree costs a hundred times its text: a text of brackets is refused before it grows.
+static void test_json_values(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct str s = {0};
+    struct json_object *bare = json_read(sv("-17"), "bare", &e);
+    assert_true(bare && json_object_get_int64(bare) == -17);
+    json_object_put(bare);
+    str_puts(&s, "[0");
+    for (int i = 0; i < JSON_VALUES / 8; i++) str_puts(&s, ",0,0,0,0,0,0,0,0");
+    str_puts(&s, "]");
+    assert_null(json_read(str_sv(&s), "many", &e));
+    assert_non_null(strstr(e.text, "many: holds more than"));
+    str_free(&s);
+}
+
+// A limit on the process's memory is a limit on what is available.
+static void test_memory_limit(void **state) {
+    (void)state;
+    enum { ROOM = 64 << 20 };
+    FILE *f = fopen("/proc/self/statm", "r");
+    unsigned long pages = 0;
+    if (!f || fscanf(f, "%*u %*u %*u %*u %*u %lu", &pages) != 1) skip();
+    fclose(f);
+    struct rlimit old, less;
+    assert_int_equal(getrlimit(RLIMIT_DATA, &old), 0);
+    less = (struct rlimit){pages * (size_t)getpagesize() + ROOM, old.rlim_max};
+    assert_true(memory_available(SIZE_MAX) > 0);
+    assert_int_equal(setrlimit(RLIMIT_DATA, &less), 0);
+    size_t available = memory_available(SIZE_MAX);
+    assert_int_equal(setrlimit(RLIMIT_DATA, &old), 0);
+    assert_true(available <= ROOM);
+}
+
 static void count_task(void *arg, int task, int thread) {
     (void)thread;
     atomic_fetch_add((atomic_int *)arg + task, 1);
@@ -152,10 +230,11 @@ static void test_float_formats(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error_sticks),  cmocka_unit_test(test_utf8),
-        cmocka_unit_test(test_map),           cmocka_unit_test(test_json),
-        cmocka_unit_test(test_file),          cmocka_unit_test(test_pool),
-        cmocka_unit_test(test_float_formats),
+        cmocka_unit_test(test_error_sticks), cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_map),          cmocka_unit_test(test_json),
+        cmocka_unit_test(test_file),         cmocka_unit_test(test_write_in_place),
+        cmocka_unit_test(test_json_values),  cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_pool),         cmocka_unit_test(test_float_formats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

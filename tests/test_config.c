@@ -216,7 +216,7 @@ static void test_rope_styles(void **state) {
         {"{\"rope_scaling\": {\"rope_type\": \"longrope\"}}", "longrope"},
         {"{\"rope_scaling\": {\"type\": \"su\"}}", "\"su\""},
         {"{\"rope_scaling\": {\"type\": \"linear\"}}", "rope_scaling.factor"},
-        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", "must be above 0"},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", "must be in 1e-9 .. 1e18"},
         {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}", "max_position_embeddings"},
         {"{\"rope_scaling\": {\"type\": 4}}", "must be a string"},
         {"{\"rope_scaling\": \"linear\"}", "must be an object"},
@@ -280,6 +280,21 @@ static void test_generation_config(void **state) {
     assert_false(generation("{\"text_config\": 5}", NULL, &g, &text));
 }
 
+// A link to a blob that was never downloaded is not a file that was left out.
+static void test_optional_link(void **state) {
+    (void)state;
+    struct generation_config g;
+    struct error e = {0};
+    char *path = path_join(dir, "generation_config.json");
+    assert_int_equal(symlink("../../blobs/none", path), 0);
+    struct config *c = parse("{\"eos_token_id\": 2}");
+    assert_false(generation_config_read(dir, c, &g, &e));
+    assert_non_null(strstr(e.text, "generation_config.json: is a link to ../../blobs/none"));
+    config_close(c);
+    unlink(path);
+    free(path);
+}
+
 static void test_open(void **state) {
     (void)state;
     struct error none = {0}, absent = {0}, gguf = {0}, e = {0};
@@ -317,10 +332,15 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tolerated),   cmocka_unit_test(test_wrong_types),
-        cmocka_unit_test(test_open),        cmocka_unit_test(test_children_and_lists),
-        cmocka_unit_test(test_unread_keys), cmocka_unit_test(test_rope_values),
-        cmocka_unit_test(test_rope_styles), cmocka_unit_test(test_generation_config),
+        cmocka_unit_test(test_tolerated),
+        cmocka_unit_test(test_wrong_types),
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_children_and_lists),
+        cmocka_unit_test(test_unread_keys),
+        cmocka_unit_test(test_rope_values),
+        cmocka_unit_test(test_rope_styles),
+        cmocka_unit_test(test_optional_link),
+        cmocka_unit_test(test_generation_config),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -112,7 +112,7 @@ static bool unknown(const struct args *a, struct sv name, struct error *e) {
 
 static bool out_of_range(const struct arg *arg, struct sv from, struct sv text, struct error *e) {
     const char *kind = arg->kind == ARG_INT ? "a whole number" : "a number";
-    return fail(e, "%.*s \"%.*s\": must be %s from %.15g to %.15g", (int)from.n, from.p,
+    return fail(e, "%.*s \"%.*s\": must be %s from %.16g to %.16g", (int)from.n, from.p,
                 (int)text.n, text.p, kind, arg->least, arg->most);
 }
 

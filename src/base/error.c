@@ -3,10 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
-// A message may quote names from a hostile file: no control byte may reach the terminal.
+// A message may quote names from a hostile file: no control character may reach the terminal, also
+// none of U+0080 to U+009F, which some terminals obey.
 static void clean(char *text) {
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)text[0], next = (unsigned char)text[1];
+        if (c < 0x20 || c == 0x7f) *text = '?';
+        if (c == 0xc2 && next >= 0x80 && next < 0xa0) text[0] = text[1] = '?';
+    }
 }
 
 bool vfail(struct error *e, const char *fmt, va_list args) {

@@ -12,12 +12,24 @@
 
 #include "base/mem.h"
 
+// A link to what is not there, as an unfinished download leaves it, is told with its target.
+static void open_failed(const char *path, struct error *e) {
+    int why = errno;
+    char target[512];
+    ssize_t n = why == ENOENT ? readlink(path, target, sizeof target) : -1;
+    if (n > 0)
+        fail(e, "%s: is a link to %.*s, which is not there (finish the download)", path, (int)n,
+             target);
+    else
+        fail(e, "%s: %s", path, strerror(why));
+}
+
 // Opens a regular file for reading; *size is its length.
 static int open_regular(const char *path, size_t *size, struct error *e) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0) {
-        fail(e, "%s: %s", path, strerror(errno));
+        open_failed(path, e);
     } else if (!S_ISREG(st.st_mode)) {
         fail(e, "%s: is not a regular file", path);
     } else {
@@ -80,7 +92,20 @@ static bool write_all(int fd, struct sv data) {
     return true;
 }
 
-bool file_write(const char *path, struct sv data, struct error *e) {
+static bool write_failed(const char *path, int why, struct error *e) {
+    return fail(e, "%s: cannot write: %s", path, strerror(why));
+}
+
+// What is no regular file (a device, a pipe) must not be replaced by one.
+static bool write_into(const char *path, struct sv data, struct error *e) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && write_all(fd, data);
+    int why = errno;
+    if (fd >= 0 && close(fd) != 0 && ok) ok = false, why = errno;
+    return ok || write_failed(path, why, e);
+}
+
+static bool replace(const char *path, struct sv data, struct error *e) {
     struct str tmp = {0};
     str_printf(&tmp, "%s.tmp-%d", path, (int)getpid());
     int fd = open(tmp.p, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -88,11 +113,18 @@ bool file_write(const char *path, struct sv data, struct error *e) {
     int why = errno;
     if (fd >= 0 && close(fd) != 0 && ok) ok = false, why = errno;
     if (ok && rename(tmp.p, path) != 0) ok = false, why = errno;
-    if (!ok) {
-        if (fd >= 0) unlink(tmp.p);
-        fail(e, "%s: cannot write: %s", path, strerror(why));
-    }
+    if (!ok && fd >= 0) unlink(tmp.p);
     str_free(&tmp);
+    return ok || write_failed(path, why, e);
+}
+
+bool file_write(const char *path, struct sv data, struct error *e) {
+    struct stat st;
+    if (stat(path, &st) != 0) return replace(path, data, e);
+    if (!S_ISREG(st.st_mode)) return write_into(path, data, e);
+    char *file = realpath(path, NULL); // a link stays one: its file is replaced
+    bool ok = file ? replace(file, data, e) : write_failed(path, errno, e);
+    free(file);
     return ok;
 }
 
@@ -107,6 +139,11 @@ void files_standard(void) {
 bool file_exists(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+bool file_named(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 bool dir_exists(const char *path) {

@@ -17,13 +17,17 @@ void unmap_file(struct mapping *m);
 
 // Reads a whole file, at most `limit` bytes.
 bool file_read(const char *path, size_t limit, struct str *out, struct error *e);
-// Writes through a temporary file in the same folder, fsync, rename.
+// Writes through a temporary file in the same folder, fsync, rename. A link keeps pointing where it
+// did; what is no regular file (/dev/stdout, a pipe) is written to as it is.
 bool file_write(const char *path, struct sv data, struct error *e);
 
 // Descriptors 0 to 2 are made to exist, so that no file or socket is opened in the place of one.
 void files_standard(void);
 
 bool file_exists(const char *path); // a regular file, or a link to one
+// False when nothing has that name. For files that may be left out: what is there but can't be read
+// (a link to nothing, a folder, no permission) is an error for the reader, not a file left out.
+bool file_named(const char *path);
 bool dir_exists(const char *path);
 bool dir_make(const char *path, struct error *e);   // with its parents; fine when it is there
 char *path_join(const char *dir, const char *name); // owned by the caller

@@ -2,9 +2,22 @@
 
 #include "base/file.h"
 
+// The values in a text, or more where its strings hold commas and brackets: what its tree may cost
+// is known before it grows.
+static size_t most_values(struct sv text) {
+    size_t n = 1;
+    for (size_t i = 0; i < text.n; i++)
+        n += text.p[i] == ',' || text.p[i] == '[' || text.p[i] == '{';
+    return n;
+}
+
 struct json_object *json_read(struct sv text, const char *what, struct error *e) {
     if (text.n > INT32_MAX) {
         fail(e, "%s: %zu bytes of JSON is over the limit of 2 GB", what, text.n);
+        return NULL;
+    }
+    if (most_values(text) > JSON_VALUES) {
+        fail(e, "%s: holds more than %d JSON values", what, JSON_VALUES);
         return NULL;
     }
     struct json_tokener *t = json_tokener_new_ex(JSON_DEPTH);

@@ -8,10 +8,11 @@
 #include "base/error.h"
 #include "base/str.h"
 
-enum { JSON_DEPTH = 128 };
+enum { JSON_DEPTH = 128, JSON_VALUES = 8 << 20 };
 
-// Parses a whole text (NaN and Infinity pass, as Python writes them), which may not be just "null". `what` names the source in
-// errors. The caller owns the document (json_object_put).
+// Parses a whole text of at most JSON_VALUES values (NaN and Infinity pass, as Python writes them),
+// which may not be just "null". `what` names the source in errors. The caller owns the document
+// (json_object_put).
 struct json_object *json_read(struct sv text, const char *what, struct error *e);
 struct json_object *json_read_file(const char *path, size_t limit, struct error *e);
 

@@ -77,7 +77,7 @@ static bool load_jinja_files(struct chat *c, const char *dir, struct error *e) {
     char *path = path_join(dir, "chat_template.jinja");
     char *more = path_join(dir, "additional_chat_templates");
     struct names names = {0};
-    if (file_exists(path)) load_file(c, path, sv("default"), e);
+    if (file_named(path)) load_file(c, path, sv("default"), e);
     if (!e->set && dir_exists(more)) dir_list(more, &names, e);
     for (size_t i = 0; i < names.n && !e->set; i++) {
         struct sv name = sv(names.name[i]);
@@ -133,7 +133,7 @@ static void add_tokens(struct chat *c, struct json_object *config) {
 
 static bool load_json(struct chat *c, const char *dir, const char *name, struct error *e) {
     char *path = path_join(dir, name);
-    struct json_object *o = file_exists(path) ? json_read_file(path, FILE_LIMIT, e) : NULL;
+    struct json_object *o = file_named(path) ? json_read_file(path, FILE_LIMIT, e) : NULL;
     struct json_object *template = json_at(o, "chat_template");
     if (o && !json_object_is_type(o, json_type_object)) fail(e, "%s: is not a JSON object", path);
     if (o && !e->set) add_tokens(c, o);

@@ -12,7 +12,7 @@
 #include "checkpoint/config_effects.h"
 #include "checkpoint/safetensors.h"
 
-enum { CONFIG_MAX = 64 << 20, DIM_MAX = 1 << 24 };
+enum { CONFIG_MAX = 16 << 20, DIM_MAX = 1 << 24 };
 
 struct config {
     struct json_object *o; // owned by the root
@@ -82,7 +82,7 @@ static char *beside(const char *path, const char *name) {
 
 struct config *config_open_beside(const char *path, const char *name, struct error *e) {
     char *file = beside(path, name);
-    struct config *c = file_exists(file) ? read_path(file, e) : NULL;
+    struct config *c = file_named(file) ? read_path(file, e) : NULL;
     free(file);
     return c;
 }

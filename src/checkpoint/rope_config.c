@@ -18,13 +18,16 @@ static struct config *find_parameters(struct config *c, const char *layer_type) 
     return scaling;
 }
 
+// Frequencies are computed in floats: what these round to 0 or infinity would make every logit NaN.
 static bool positive(struct config *c, const char *key, double value) {
-    return value > 0 || config_fail(c, key, "must be above 0");
+    return (value >= 1e-9 && value <= 1e18) || config_fail(c, key, "must be in 1e-9 .. 1e18");
 }
 
 static bool read_kind(struct config *p, struct rope_config *out) {
     const char *key = config_has(p, "rope_type") ? "rope_type" : "type";
     struct sv kind = config_text(p, key, "default");
+    if (config_has(p, "factor") && !config_has(p, key))
+        return config_fail(p, "factor", "without a rope_type it does not say how to scale");
     config_has(p, "type");
     if (sv_is(kind, "default"))
         out->kind = ROPE_DEFAULT;
@@ -96,7 +99,8 @@ bool rope_config_read(struct config *c, const char *layer_type, double default_t
         if (read_kind(p, out) && out->kind != ROPE_DEFAULT) read_scaled(c, p, out);
     }
     struct config *from = p && config_has(p, "rope_theta") ? p : c;
-    positive(from, "rope_theta", out->theta);
+    if (positive(from, "rope_theta", out->theta) && out->kind == ROPE_YARN && out->theta <= 1)
+        config_fail(from, "rope_theta", "must be above 1 for yarn");
     from = p && config_has(p, "partial_rotary_factor") ? p : c;
     if (!(out->partial > 0 && out->partial <= 1))
         config_fail(from, "partial_rotary_factor", "must be above 0 and at most 1");

@@ -2,14 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "checkpoint/weights_internal.h"
 
-enum { INDEX_MAX = 256 << 20 };
+enum { INDEX_MAX = 64 << 20 };
 
 static const char index_name[] = "model.safetensors.index.json";
 
@@ -56,26 +54,13 @@ static bool plain_name(struct sv s) {
     return !memchr(s.p, '/', s.n) && !memchr(s.p, '\\', s.n) && !memchr(s.p, 0, s.n);
 }
 
-// Says why a shard is not there: a link to a blob that was not downloaded names both.
-static bool missing_shard(struct weights *w, const char *name, struct error *e) {
-    char *path = path_join(w->folder, name);
-    char target[512];
-    ssize_t n = readlink(path, target, sizeof target);
-    if (n > 0)
-        fail(e, "%s: is a link to %.*s, which is not there (finish the download)", path, (int)n,
-             target);
-    else
-        fail(e, "%s: is missing, though %s names it (finish the download)", path, index_name);
-    free(path);
-    return false;
-}
-
 static bool open_shard(struct weights *w, const char *name, struct error *e) {
     char *path = path_join(w->folder, name);
-    struct stat st;
-    bool there = stat(path, &st) == 0;
+    bool there = file_named(path);
+    if (!there)
+        fail(e, "%s: is missing, though %s names it (finish the download)", path, index_name);
     free(path);
-    return there ? open_file(w, name, e) : missing_shard(w, name, e);
+    return there && open_file(w, name, e);
 }
 
 // One entry of weight_map: opens its shard when it is the first there and takes the tensor.
@@ -205,7 +190,7 @@ struct weights *weights_open(const char *path, struct error *e) {
     char *index = path_join(w->folder, index_name);
     struct str text = {0};
     bool ok;
-    if (file_exists(index))
+    if (file_named(index))
         ok = file_read(index, INDEX_MAX, &text, e) && read_index(w, str_sv(&text), index, e);
     else
         ok = open_listed(w, e);

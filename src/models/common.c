@@ -58,6 +58,7 @@ void read_decoder(struct config *c, struct decoder_spec *spec, int64_t head_widt
     spec->vocab = config_dim(c, "vocab_size", 0);
     spec->layers = config_dim(c, "num_hidden_layers", 0);
     spec->eps = (float)config_number(c, "rms_norm_eps", 1e-6);
+    if (!(spec->eps >= 0 && spec->eps <= 1)) config_fail(c, "rms_norm_eps", "must be in 0 .. 1");
     spec->context = config_dim(c, "max_position_embeddings", 2048);
     if (spec->layers > MAX_LAYERS)
         config_fail(c, "num_hidden_layers", "is over the limit of %d", MAX_LAYERS);

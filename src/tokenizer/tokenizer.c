@@ -100,7 +100,7 @@ static bool read_config(struct tokenizer *t, const char *json_path, struct error
     char *dir = mem_textn(path_dir(json_path).p, path_dir(json_path).n);
     char *path = path_join(dir, "tokenizer_config.json");
     bool ok = true;
-    if (file_exists(path)) {
+    if (file_named(path)) {
         struct json_object *config = json_read_file(path, FILE_LIMIT, e);
         ok = config && ((read_config_token(t, config, "bos_token", &t->bos, e) &&
                          read_config_token(t, config, "eos_token", &t->eos, e)) ||

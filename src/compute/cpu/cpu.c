@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "compute/cpu/memory.h"
 
 struct row_job {
     void (*fn)(void *arg, int64_t row);
@@ -192,24 +193,10 @@ static void cpu_upload(struct device *d, void *dst, const void *src, size_t size
     memcpy(dst, src, size);
 }
 
-// A line "name: value kB" of /proc/meminfo, in bytes; 0 when it is not there.
-static size_t meminfo(const char *name) {
-    FILE *f = fopen("/proc/meminfo", "r");
-    char line[256];
-    size_t value = 0;
-    while (f && fgets(line, sizeof line, f)) {
-        size_t n = strlen(name);
-        if (!strncmp(line, name, n) && line[n] == ':') value = strtoull(line + n + 1, NULL, 10);
-    }
-    if (f) fclose(f);
-    return value * 1024;
-}
-
 static void cpu_memory(const struct device *d, size_t *available, size_t *total) {
     (void)d;
     *total = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    *available = meminfo("MemAvailable");
-    if (!*available) *available = *total;
+    *available = memory_available(*total);
 }
 
 static void cpu_close(struct device *d) {

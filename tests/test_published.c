@@ -1,0 +1,83 @@
+// config.json as publishers write them, with all the keys that have no effect: each is accepted.
+// What would only give NaN, or says half of what it means, is refused.
+#include "check.h"
+
+#include "base/json.h"
+#include "models/family.h"
+
+static bool accepts(struct json_object *config, struct error *e) {
+    struct decoder_spec spec = {0};
+    struct config *c = config_read(
+        sv(json_object_to_json_string_ext(config, JSON_C_TO_STRING_PLAIN)), "config.json", e);
+    bool ok = c && family_read(c, &spec, e);
+    if (ok) decoder_spec_free(&spec);
+    config_close(c);
+    return ok;
+}
+
+static struct json_object *published(void) {
+    struct error e = {0};
+    struct json_object *all = json_read_file(FIXTURES "/published.json", 1 << 20, &e);
+    if (!all) fail_msg("%s", e.text);
+    return all;
+}
+
+static void test_published(void **state) {
+    (void)state;
+    struct json_object *all = published();
+    assert_true(json_object_object_length(all) > 20);
+    json_object_object_foreach(all, name, config) {
+        struct error e = {0};
+        if (!accepts(config, &e)) fail_msg("%s: %s", name, e.text);
+    }
+    json_object_put(all);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    static const char *const bad[][2] = {
+        {"rms_norm_eps", "-1"},
+        {"rms_norm_eps", "1e30"},
+        {"rope_theta", "1e-300"},
+        {"rope_scaling", "{\"factor\": 4.0}"},
+        {"rope_scaling", "{\"type\": \"linear\", \"factor\": 1e-300}"},
+        {"rope_scaling", "{\"type\": \"yarn\", \"factor\": 1e300}"},
+        {"rope_scaling", "{\"type\": \"dynamic\", \"factor\": 2.0}"},
+        {"sliding_window", "4096"}, // Llama has none
+        {"quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}"},
+        {"quantization", "{\"mode\": \"mxfp4\", \"bits\": 4, \"group_size\": 32}"},
+    };
+    struct json_object *all = published();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct error e = {0};
+        struct json_object *copy = NULL, *value = json_read(sv(bad[i][1]), "value", &e);
+        assert_int_equal(json_object_deep_copy(json_at(all, "Yi-1.5-9B-Chat"), &copy, NULL), 0);
+        json_object_object_add(copy, bad[i][0], value);
+        if (accepts(copy, &e)) fail_msg("accepts %s: %s", bad[i][0], bad[i][1]);
+        if (!strstr(e.text, "config.json: key \"") || !strstr(e.text, bad[i][0]))
+            fail_msg("%s: %s gives: %s", bad[i][0], bad[i][1], e.text);
+        json_object_put(copy);
+    }
+    json_object_put(all);
+}
+
+// log(1) is 0, and yarn divides by it.
+static void test_yarn_theta(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct json_object *all = published();
+    struct json_object *yarn = json_at(all, "Yarn-Llama-2-7b-128k");
+    json_object_object_add(yarn, "rope_theta", json_object_new_double(1));
+    assert_false(accepts(yarn, &e));
+    assert_non_null(strstr(e.text, "above 1 for yarn"));
+    json_object_put(all);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_published),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_yarn_theta),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -159,6 +160,31 @@ static void test_write_in_place(void **state) {
     str_free(&s);
 }
 
+static void cut_while_mapped(const char *path) {
+    struct error e = {0};
+    struct mapping m;
+    if (!map_file(path, &m, &e) || truncate(path, 0) != 0) _exit(3);
+    if (!freopen("/dev/null", "w", stderr)) _exit(4);
+    map_faults_end();
+    _exit(*(volatile const unsigned char *)m.p ? 5 : 6);
+}
+
+static void test_cut_while_mapped(void **state) {
+    (void)state;
+    struct error e = {0};
+    char dir[] = "/tmp/mlxcel-base-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    char *path = path_join(dir, "cut");
+    assert_true(file_write(path, sv("weights"), &e));
+    int status, pid = fork();
+    if (pid == 0) cut_while_mapped(path);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    unlink(path);
+    rmdir(dir);
+    free(path);
+}
+
 // A tree costs a hundred times its text: a text of brackets is refused before it grows.
 static void test_json_values(void **state) {
     (void)state;
@@ -230,11 +256,12 @@ static void test_float_formats(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error_sticks), cmocka_unit_test(test_utf8),
-        cmocka_unit_test(test_map),          cmocka_unit_test(test_json),
-        cmocka_unit_test(test_file),         cmocka_unit_test(test_write_in_place),
-        cmocka_unit_test(test_json_values),  cmocka_unit_test(test_memory_limit),
-        cmocka_unit_test(test_pool),         cmocka_unit_test(test_float_formats),
+        cmocka_unit_test(test_error_sticks),  cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_map),           cmocka_unit_test(test_json),
+        cmocka_unit_test(test_file),          cmocka_unit_test(test_write_in_place),
+        cmocka_unit_test(test_json_values),   cmocka_unit_test(test_cut_while_mapped),
+        cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_float_formats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

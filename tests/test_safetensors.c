@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/jread.h"
@@ -350,6 +351,11 @@ static void test_writer_checks(void **state) {
     w = st_writer_open(path, entry, 2, NULL, &e);
     assert_true(st_writer_add(w, "abcd", 4, &e));
     st_writer_abort(w);
+    struct error device = {0};
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_null(st_writer_open(path, entry, 2, NULL, &device)); // is not replaced
+    assert_non_null(strstr(device.text, "not a regular file"));
+    unlink(path);
     struct names left = {0};
     assert_true(dir_list(dir, &left, &e));
     for (size_t i = 0; i < left.n; i++) assert_null(strstr(left.name[i], "tmp"));

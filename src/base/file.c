@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,20 @@ bool map_file(const char *path, struct mapping *m, struct error *e) {
 void unmap_file(struct mapping *m) {
     if (m->p) munmap((void *)(uintptr_t)m->p, m->n);
     *m = (struct mapping){0};
+}
+
+static void end_at_fault(int signal) {
+    static const char say[] = "mlxcel: error: a file of the model became shorter, or could not be "
+                              "read, while it was in use\n";
+    (void)signal;
+    if (write(STDERR_FILENO, say, sizeof say - 1) < 0) _exit(1); // nobody to tell
+    _exit(1);
+}
+
+void map_faults_end(void) {
+    struct sigaction act = {.sa_handler = end_at_fault, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGBUS, &act, NULL);
 }
 
 bool file_read(const char *path, size_t limit, struct str *out, struct error *e) {
@@ -118,12 +133,20 @@ static bool replace(const char *path, struct sv data, struct error *e) {
     return ok || write_failed(path, why, e);
 }
 
+char *file_target(const char *path, struct error *e) {
+    struct stat st;
+    if (stat(path, &st) != 0) return mem_text(path);
+    char *file = S_ISREG(st.st_mode) ? realpath(path, NULL) : NULL;
+    if (!file && S_ISREG(st.st_mode)) write_failed(path, errno, e);
+    if (!file) fail(e, "%s: cannot write: it is there and is not a regular file", path);
+    return file;
+}
+
 bool file_write(const char *path, struct sv data, struct error *e) {
     struct stat st;
-    if (stat(path, &st) != 0) return replace(path, data, e);
-    if (!S_ISREG(st.st_mode)) return write_into(path, data, e);
-    char *file = realpath(path, NULL); // a link stays one: its file is replaced
-    bool ok = file ? replace(file, data, e) : write_failed(path, errno, e);
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) return write_into(path, data, e);
+    char *file = file_target(path, e);
+    bool ok = file && replace(file, data, e);
     free(file);
     return ok;
 }

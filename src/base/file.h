@@ -14,6 +14,10 @@ struct mapping {
 // Maps a regular file; anything else (a folder, a pipe) is an error that says so.
 bool map_file(const char *path, struct mapping *m, struct error *e);
 void unmap_file(struct mapping *m);
+// A file that is cut while it is mapped raises SIGBUS where its missing part is read. After this
+// call that ends the process with a message and exit code 1. For programs; a library leaves signals
+// to its caller.
+void map_faults_end(void);
 
 // Reads a whole file, at most `limit` bytes.
 bool file_read(const char *path, size_t limit, struct str *out, struct error *e);
@@ -23,6 +27,10 @@ bool file_write(const char *path, struct sv data, struct error *e);
 
 // Descriptors 0 to 2 are made to exist, so that no file or socket is opened in the place of one.
 void files_standard(void);
+
+// Where a file that is written in one go belongs: path, or the file that it is a link to. The
+// caller owns it. NULL when something is there that a file must not replace, as a device.
+char *file_target(const char *path, struct error *e);
 
 bool file_exists(const char *path); // a regular file, or a link to one
 // False when nothing has that name. For files that may be left out: what is there but can't be read

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "checkpoint/safetensors.h"
@@ -50,7 +51,7 @@ static bool write_at(struct st_writer *w, const char *data, size_t n, size_t at,
     while (n) {
         ssize_t k = pwrite(w->fd, data, n, (off_t)at);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return fail(e, "%s: cannot write: %s", w->tmp, strerror(errno));
+        if (k <= 0) return fail(e, "%s: cannot write: %s", w->path, strerror(errno));
         data += k, at += (size_t)k, n -= (size_t)k;
     }
     return true;
@@ -80,13 +81,14 @@ struct st_writer *st_writer_open(const char *path, const struct st_entry *entry,
                                  const char *metadata, struct error *e) {
     struct st_writer *w = mem_alloc(sizeof *w);
     struct str tmp = {0};
-    str_printf(&tmp, "%s.tmp-%d", path, (int)getpid());
-    *w = (struct st_writer){.path = mem_text(path), .tmp = tmp.p, .fd = -1, .n = n};
+    char *target = file_target(path, e);
+    str_printf(&tmp, "%s.tmp-%d", target ? target : path, (int)getpid());
+    *w = (struct st_writer){.path = target, .tmp = tmp.p, .fd = -1, .n = n};
     w->at = mem_array(n + 1, sizeof *w->at);
     w->bytes = mem_array(n + 1, sizeof *w->bytes);
     lay_out(w, entry, e);
     if (!e->set) w->fd = open(w->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (w->fd < 0) fail(e, "%s: cannot write: %s", w->tmp, strerror(errno));
+    if (w->fd < 0) fail(e, "%s: cannot write: %s", path, strerror(errno));
     if (!e->set && write_header(w, entry, metadata, e)) return w;
     st_writer_abort(w);
     return NULL;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "compute/device.h"
@@ -183,6 +184,7 @@ static void use_utf8(void) {
 int main(int argc, char **argv) {
     files_standard();
     signal(SIGPIPE, SIG_DFL); // a parent may have ignored it; `mlxcel ... | head` ends quietly
+    map_faults_end();
     use_utf8();
     int code = dispatch(argc, argv);
     struct error e = {0};

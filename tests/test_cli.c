@@ -330,6 +330,36 @@ static void test_broken_model(void **state) {
     folder_remove(dir);
 }
 
+static void expect_warning(const char *part, const char *const *args) {
+    struct program p;
+    assert_int_equal(program_run(&p, "", args), 0);
+    if (!has(&p.err, part)) fail_msg("no \"%s\" in: %s", part, str_c(&p.err_text));
+    program_free(&p);
+}
+
+// What gives nonsense without being an error is told.
+static void test_warnings(void **state) {
+    (void)state;
+    struct error e = {0};
+    char dir[] = "/tmp/mlxcel-cli-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    model_copy(dir, NULL);
+    char *weights = path_join(dir, "model.safetensors");
+    struct st_file f;
+    struct str data = {0};
+    assert_true(st_open(&f, weights, &e));
+    size_t at = (size_t)((unsigned char *)st_find(&f, sv("model.norm.weight"))->t.data - f.map.p);
+    st_close(&f);
+    assert_true(file_read(weights, 1 << 20, &data, &e));
+    memcpy(data.p + at, "\x00\x7e", 2); // an F16 NaN
+    assert_true(file_write(weights, str_sv(&data), &e));
+    expect_warning("logits are NaN", ARGS("generate", "-m", dir, "-p", "Hi", "-n", "3"));
+    expect_warning("made for 65536", ARGS("generate", "-m", MODEL, "-p", "Hi", "-c", "70000"));
+    free(weights);
+    str_free(&data);
+    folder_remove(dir);
+}
+
 // --- the other commands --------------------------------------------------------------------------
 
 static const int32_t greeting_ids[] = {259, 44,  260, 195, 182, 261, 33,
@@ -447,6 +477,7 @@ int main(void) {
         cmocka_unit_test(test_reader_goes_away),
         cmocka_unit_test(test_output_fails),
         cmocka_unit_test(test_broken_model),
+        cmocka_unit_test(test_warnings),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_inspect),
         cmocka_unit_test(test_arch),

@@ -73,11 +73,33 @@ static void test_yarn_theta(void **state) {
     json_object_put(all);
 }
 
+// Qwen2.5's 1M versions: the context ends where their chunks would begin to matter.
+static void test_dual_chunks(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct json_object *all = published();
+    struct json_object *qwen = json_at(all, "Qwen2-7B-Instruct"), *dual;
+    dual = json_read(sv("{\"chunk_size\": 262144, \"local_size\": 8192,"
+                        " \"original_max_position_embeddings\": 262144}"),
+                     "dual", &e);
+    json_object_object_add(qwen, "max_position_embeddings", json_object_new_int(1010000));
+    json_object_object_add(qwen, "dual_chunk_attention_config", dual);
+    const char *text = json_object_to_json_string_ext(qwen, JSON_C_TO_STRING_PLAIN);
+    struct decoder_spec spec = {0};
+    struct config *c = config_read(sv(text), "config.json", &e);
+    if (!family_read(c, &spec, &e)) fail_msg("%s", e.text);
+    assert_int_equal(spec.context, 262144 - 8192);
+    decoder_spec_free(&spec);
+    config_close(c);
+    json_object_put(all);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_yarn_theta),
+        cmocka_unit_test(test_dual_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,11 @@ static bool measure_scratch(struct engine *e, int64_t wanted, size_t *bytes, str
 
 // The asked context, or the longest up to the model's own that fits.
 static int64_t choose_context(const struct engine *e) {
+    if (e->opt.context > e->info.model_context)
+        log_say(LOG_WARN,
+                "context is %lld tokens, but the model was made for %lld: what it says beyond them "
+                "may be nonsense (--ctx-size)",
+                (long long)e->opt.context, (long long)e->info.model_context);
     if (e->opt.context) return e->opt.context;
     int64_t context = e->info.model_context;
     size_t fixed = e->info.weight_bytes + e->info.scratch_bytes;

@@ -61,6 +61,7 @@ struct engine {
     size_t turns, turn_cap;
     bool *seq_used; // [sequences]
     int64_t last_number;
+    bool nan_told;
     struct event *event; // a queue: [event_at, events)
     size_t event_at, events, event_cap;
 };

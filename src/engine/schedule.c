@@ -1,8 +1,10 @@
 // Requests, and the steps that move them on together.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "engine/parts.h"
 
@@ -195,7 +197,16 @@ static bool is_stop(const struct task *t, int32_t id) {
     return false;
 }
 
+// Damaged weights make NaN of everything, which would else look like an odd answer.
+static void check_numbers(struct engine *e, const float *logits) {
+    if (e->nan_told || !isnan(logits[0])) return;
+    log_say(LOG_WARN, "the model's logits are NaN: its weights are damaged, or overflow "
+                      "(try --precision f32)");
+    e->nan_told = true;
+}
+
 static void next_token(struct engine *e, struct task *t, float *logits) {
+    check_numbers(e, logits);
     int32_t id = sampler_next(t->sampler, logits, t->ids, t->n);
     t->ids = mem_grow(t->ids, &t->cap, t->n + 1, sizeof *t->ids);
     t->ids[t->n++] = id;

@@ -333,7 +333,7 @@ static void test_broken_model(void **state) {
 static void expect_warning(const char *part, const char *const *args) {
     struct program p;
     assert_int_equal(program_run(&p, "", args), 0);
-    if (!has(&p.err, part)) fail_msg("no \"%s\" in: %s", part, str_c(&p.err_text));
+    if (!has(&p.err_text, part)) fail_msg("no \"%s\" in: %s", part, str_c(&p.err_text));
     program_free(&p);
 }
 

@@ -29,10 +29,10 @@ endef
 
 .PHONY: all demo test check fuzz install deps clean
 all:
-	$(call compile,$(build),$(PRESET),build)
+	$(call compile,$(build),$(PRESET),build,--target programs)
 
 demo:
-	$(call compile,build,release,demo,--target mlxcel)
+	$(call compile,build,release,demo,--target programs)
 	tools/demo
 
 # ctest's summary is the last thing printed. TSan: only what has threads.

@@ -13,7 +13,7 @@ struct arena {
 };
 
 // Zeroed, aligned for any type; never NULL (see mem.h). A zeroed struct arena is an empty one.
-void *arena_alloc(struct arena *a, size_t size);
+__attribute__((returns_nonnull)) void *arena_alloc(struct arena *a, size_t size);
 void arena_free(struct arena *a); // leaves it empty, ready for use
 
 #endif

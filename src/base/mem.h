@@ -8,9 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *mem_alloc(size_t size);               // zeroed; never NULL
-void *mem_array(size_t count, size_t size); // zeroed; count * size is overflow-checked
-void *mem_resize(void *p, size_t count, size_t size);
+#define MEM_NEVER_NULL __attribute__((returns_nonnull))
+
+MEM_NEVER_NULL void *mem_alloc(size_t size);               // zeroed
+MEM_NEVER_NULL void *mem_array(size_t count, size_t size); // zeroed; the product is checked
+MEM_NEVER_NULL void *mem_resize(void *p, size_t count, size_t size);
 char *mem_text(const char *s); // a copy of s, NULL for NULL
 char *mem_textn(const char *s, size_t n);
 

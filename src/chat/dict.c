@@ -38,15 +38,13 @@ static uint32_t *seek(struct vm *vm, const struct dict *d, struct value key, uin
     }
 }
 
-static struct pair *find(struct vm *vm, const struct dict *d, struct value key) {
+// The number of the entry, from 1; 0: there is none.
+static size_t find(struct vm *vm, const struct dict *d, struct value key) {
     uint64_t h = hash(vm, key); // also refuses what can't be a key
-    if (d->slot) {
-        uint32_t i = *seek(vm, d, key, h);
-        return i ? &d->at[i - 1] : NULL;
-    }
+    if (d->slot) return *seek(vm, d, key, h);
     for (size_t i = 0; i < d->n; i++)
-        if (same_key(vm, d->at[i].key, key)) return &d->at[i];
-    return NULL;
+        if (same_key(vm, d->at[i].key, key)) return i + 1;
+    return 0;
 }
 
 static void reindex(struct vm *vm, struct dict *d) {
@@ -60,16 +58,16 @@ static void reindex(struct vm *vm, struct dict *d) {
 static void widen(struct vm *vm, struct dict *d) {
     size_t cap = d->cap * 2 + 4;
     struct pair *at = vm_alloc(vm, cap, sizeof *at);
-    if (d->n) memcpy(at, d->at, d->n * sizeof *at);
+    if (d->at) memcpy(at, d->at, d->n * sizeof *at);
     d->at = at;
     d->cap = cap;
     if (d->cap > INDEX_FROM) reindex(vm, d);
 }
 
 void dict_set(struct vm *vm, struct dict *d, struct value key, struct value v) {
-    struct pair *old = find(vm, d, key);
+    size_t old = find(vm, d, key);
     if (old) {
-        old->value = v;
+        d->at[old - 1].value = v;
         return;
     }
     if (d->n == d->cap) widen(vm, d);
@@ -78,8 +76,8 @@ void dict_set(struct vm *vm, struct dict *d, struct value key, struct value v) {
 }
 
 struct value dict_get(struct vm *vm, const struct dict *d, struct value key) {
-    struct pair *p = find(vm, d, key);
-    return p ? p->value : (struct value){.kind = V_MISSING};
+    size_t i = find(vm, d, key);
+    return i ? d->at[i - 1].value : (struct value){.kind = V_MISSING};
 }
 
 struct value dict_get_sv(struct vm *vm, const struct dict *d, struct sv key) {

@@ -138,11 +138,14 @@ static struct call_args *call_args(struct parser *p, struct node *holder) {
     for (bool first = true; !is_op(p, ")"); first = false) {
         if (!first) expect_op(p, ",");
         if (is_op(p, ")")) break;
-        struct node **star = is_op(p, "*") ? &args->star : is_op(p, "**") ? &args->star2 : NULL;
-        if (star) {
-            if (*star || args->star2) raise_error(p->vm, "invalid syntax for function call");
+        bool star2 = is_op(p, "**");
+        if (star2 || is_op(p, "*")) {
+            if (args->star2 || (args->star && !star2))
+                raise_error(p->vm, "invalid syntax for function call");
             p->t++;
-            over(p, holder, *star = expression(p));
+            struct node *rest = expression(p);
+            *(star2 ? &args->star2 : &args->star) = rest;
+            over(p, holder, rest);
         } else if (p->t->kind == T_NAME && next_is(p, "=")) {
             if (args->star2) raise_error(p->vm, "invalid syntax for function call");
             struct node *name = node(p, N_CONST);

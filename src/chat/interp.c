@@ -85,7 +85,7 @@ struct value call_builtin(struct vm *vm, const struct builtin *fn, struct value 
                           const struct args *args) {
     struct value at[MAX_PARAMS + 1] = {self};
     if (!fn->params) return fn->call(vm, at, args);
-    struct sv name[MAX_PARAMS];
+    struct sv name[MAX_PARAMS] = {0};
     size_t n = split_params(fn->params, name);
     if (args->n > n)
         raise_error(vm, "%s takes at most %zu arguments (%zu given)", fn->name, n, args->n);
@@ -216,14 +216,13 @@ static struct args eval_args(struct vm *vm, const struct call_args *from, struct
     }
     struct value extra = {0};
     size_t n_extra = 0;
-    struct keyword *kw = NULL;
     size_t n_kw = from->n_kw;
     if (from->star2) {
         extra = eval(vm, from->star2, s);
         if (extra.kind != V_DICT) raise_error(vm, "argument after ** must be a mapping");
         n_extra = extra.dict->n;
     }
-    if (n_kw + n_extra + more) kw = vm_alloc(vm, n_kw + n_extra + more, sizeof *kw);
+    struct keyword *kw = vm_alloc(vm, n_kw + n_extra + more, sizeof *kw);
     for (size_t i = 0; i < n_kw; i++)
         kw[i] = (struct keyword){from->name[i], eval(vm, from->kw[i], s)};
     for (size_t i = 0; i < n_extra; i++) {

@@ -229,7 +229,7 @@ void put_int(struct vm *vm, struct value v, int base) {
     widen(v, &w);
     char digit[JINJA_INT_BITS + 1];
     size_t n;
-    spend(vm, (size_t)(w.n * w.n));
+    spend(vm, (size_t)w.n * (size_t)w.n);
     if (w.neg) put_char(vm, '-');
     if (!w.n) put_char(vm, '0');
     big_digits(&w, (uint32_t)base, digit, &n);

@@ -47,7 +47,7 @@ struct value filter_title(struct vm *vm, const struct value *at, const struct ar
     struct sv s = plain(vm, at[0]);
     size_t mark = text_mark(vm), from = 0, len;
     while (from < s.n) {
-        size_t to = from;
+        size_t to;
         int32_t cp = utf8_decode(s, from, &len);
         put_upper(vm, sv_n(s.p + from, len));
         from = to = from + len;

@@ -184,7 +184,8 @@ noreturn void raise_error(struct vm *vm, const char *fmt, ...)
 void spend(struct vm *vm, size_t steps);
 void enter(struct vm *vm); // one level deeper; balanced by leave()
 void leave(struct vm *vm);
-void *vm_alloc(struct vm *vm, size_t count, size_t size); // zeroed
+__attribute__((returns_nonnull)) void *vm_alloc(struct vm *vm, size_t count,
+                                                size_t size); // zeroed
 
 // Text under construction: remember the mark, put, then take (or drop) what was put since.
 size_t text_mark(const struct vm *vm);
@@ -316,7 +317,7 @@ struct sv macro_name(const struct macro *m);
 
 // The tables: NULL when there is no such name. A method without `call` is one that the sandbox
 // forbids.
-const struct builtin *find_builtin(const struct builtin *table, size_t n, struct sv name);
+const struct builtin *find_builtin(const struct builtin *builtins, size_t n, struct sv name);
 const struct builtin *find_filter(struct sv name);
 const struct builtin *find_test(struct sv name);
 const struct builtin *find_global(struct sv name);

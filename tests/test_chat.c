@@ -26,10 +26,11 @@ static bool render_talk(const struct chat *c, struct json_object *talk, struct s
     json_object_object_add(kwargs, "bos_token", json_object_new_string("<BOS>"));
     json_object_object_add(kwargs, "eos_token", json_object_new_string("<EOS>"));
     struct json_object *more = json_at(talk, "kwargs");
-    if (more) {
-        json_object_object_foreach(more, key, v)
-            json_object_object_add(kwargs, key, json_object_get(v));
-    }
+    struct json_object_iterator at = json_object_iter_begin(more ? more : kwargs);
+    struct json_object_iterator end = json_object_iter_end(more ? more : kwargs);
+    for (; more && !json_object_iter_equal(&at, &end); json_object_iter_next(&at))
+        json_object_object_add(kwargs, json_object_iter_peek_name(&at),
+                               json_object_get(json_object_iter_peek_value(&at)));
     struct chat_options opt = {
         .add_generation_prompt = json_bool_at(talk, "generate", false),
         .continue_final_message = json_bool_at(talk, "go_on", false),

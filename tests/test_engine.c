@@ -73,7 +73,7 @@ static void run_together(const char *dir, struct engine_options opt, struct prom
 
 static void check_same(const char *dir, struct prompt *a, struct prompt *b, int64_t vocab) {
     for (int i = 0; i < PROMPTS; i++) {
-        if (memcmp(a[i].logits, b[i].logits, a[i].n * (size_t)vocab * sizeof(float)))
+        if (memcmp(a[i].logits, b[i].logits, a[i].n * (size_t)vocab * sizeof(float)) != 0)
             fail_msg("%s: prompt %d's logits differ between alone and together", dir, i);
         assert_int_equal(a[i].out_count, NEW - i);
         assert_int_equal(b[i].out_count, NEW - i);

@@ -106,7 +106,7 @@ static double rounding_bound(const struct matrix *a, const float *x, int64_t o) 
     for (int64_t b = 0; b < a->w.in; b += 32) {
         double top = 0, sum = 0;
         for (int64_t i = b; i < b + 32 && i < a->w.in; i++) {
-            top = fmax(top, fabs(x[i]));
+            top = fmax(top, fabs((double)x[i]));
             sum += a->spread[o * a->w.in + i];
         }
         bound += top / 254 * sum;
@@ -138,7 +138,7 @@ static void check_linear(struct machine *m, const struct matrix *a, const float 
             double want = bias ? bias[o] : 0, size = fabs(want);
             for (int64_t i = 0; i < a->w.in; i++) {
                 want += a->value[o * a->w.in + i] * x[r * a->w.in + i];
-                size += a->size[o * a->w.in + i] * fabs(x[r * a->w.in + i]);
+                size += a->size[o * a->w.in + i] * fabs((double)x[r * a->w.in + i]);
             }
             double tolerance = 1e-6 * size;
             if (rounds) tolerance += rounding_bound(a, x + r * a->w.in, o);
@@ -161,10 +161,11 @@ static void check_products(struct machine *m) {
             struct matrix a = make_matrix(m, &layouts[l], shapes[s][2], in);
             float *bias = s % 2 ? noise_array(a.w.out) : NULL;
             if (bias) a.w.bias = put_f32(m, bias, 1, (int64_t[]){a.w.out});
+            struct deviation none = {0};
             for (int exact = 0; exact < 2; exact++) {
                 float *x = exact ? exact_array(n * in) : noise_array(n * in);
                 float *y = get(m, linear(&m->c, put_f32(m, x, 2, (int64_t[]){n, in}), &a.w));
-                check_linear(m, &a, bias, x, n, exact, y, exact ? &(struct deviation){0} : &d);
+                check_linear(m, &a, bias, x, n, exact, y, exact ? &none : &d);
                 free(y), free(x);
             }
             free(bias);
@@ -221,7 +222,7 @@ static void check_published(struct machine *m) {
         float *y = get(m, linear(&m->c, tensor_2d(DT_F32, 1, in, x.data), &w));
         float *want = get(m, put_stored(m, &f, "y")); // the file may hold it at any alignment
         double most = 0, tolerance = m->c.precision == PRECISION_F32 ? 1e-5 : 0.05;
-        for (int64_t o = 0; o < out; o++) most = fmax(most, fabs(want[o]));
+        for (int64_t o = 0; o < out; o++) most = fmax(most, fabs((double)want[o]));
         for (int64_t o = 0; o < out; o++)
             expect_near(all.name[i], o, y[o], want[o], tolerance * most);
         free(y), free(want), free(path);
@@ -458,7 +459,8 @@ static void check_ropes(struct machine *m) {
             int64_t at = i % ld - 5, k = at % width;
             double want = x[i];
             if (at >= 0 && k < 2 * pairs) { // the angle itself is a product in f32
-                double angle = (float)pos[i / ld] * freq[k % pairs];
+                int64_t row = i / ld;
+                double angle = (float)pos[row] * freq[k % pairs];
                 double c = cos(angle) * 0.75, n = sin(angle) * 0.75;
                 want = k < pairs ? x[i] * c - x[i + pairs] * n : x[i] * c + x[i - pairs] * n;
             }

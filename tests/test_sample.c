@@ -36,11 +36,11 @@ static void check_distribution(struct sampling s, const float *logits, const boo
     draw(s, logits, count);
     double sum = 0, error = 0;
     for (int i = 0; i < VOCAB; i++)
-        if (allowed[i]) sum += exp(logits[i] / s.temperature);
+        if (allowed[i]) sum += exp((double)logits[i] / s.temperature);
     for (int i = 0; i < VOCAB; i++) {
         if (!allowed[i]) assert_int_equal(count[i], 0);
         if (allowed[i])
-            error += fabs(count[i] / (double)DRAWS - exp(logits[i] / s.temperature) / sum);
+            error += fabs(count[i] / (double)DRAWS - exp((double)logits[i] / s.temperature) / sum);
     }
     assert_true(error < 0.25); // of 2: what chance leaves with this many draws and tokens is 0.18
 }
@@ -71,7 +71,7 @@ static void test_top_k(void **state) {
         bool allowed[VOCAB];
         for (int i = 0; i < VOCAB; i++) {
             int before = 0;
-            for (int j = 0; j < VOCAB; j++) before += x[j] > x[i] || (x[j] == x[i] && j < i);
+            for (int j = 0; j < VOCAB; j++) before += j < i ? x[j] >= x[i] : x[j] > x[i];
             allowed[i] = before < k;
         }
         struct sampling s = hot(2.0f);
@@ -86,11 +86,13 @@ static void test_top_p(void **state) {
     for (int i = 0; i < VOCAB; i++) x[i] = sorted[i] = (float)((i * 7919) % 1009) * 0.01f;
     qsort(sorted, VOCAB, sizeof *sorted, by_value);
     double sum = 0;
-    for (int i = 0; i < VOCAB; i++) sum += exp(x[i]);
-    for (float p = 0.05f; p < 1; p += 0.3f) {
+    for (int i = 0; i < VOCAB; i++) sum += exp((double)x[i]);
+    const float all[] = {0.05f, 0.35f, 0.65f, 0.95f};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        float p = all[k];
         double upto = 0;
         int keep = 0;
-        while (keep == 0 || upto < p * sum) upto += exp(sorted[keep++]);
+        while (keep == 0 || upto < p * sum) upto += exp((double)sorted[keep++]);
         bool allowed[VOCAB];
         for (int i = 0; i < VOCAB; i++) allowed[i] = x[i] >= sorted[keep - 1];
         struct sampling s = hot(1.5f); // the temperature comes after the filter
@@ -104,7 +106,7 @@ static void test_min_p(void **state) {
     float x[VOCAB];
     make_logits(x);
     bool allowed[VOCAB];
-    for (int i = 0; i < VOCAB; i++) allowed[i] = exp(x[i] - 10.0f) >= 0.2;
+    for (int i = 0; i < VOCAB; i++) allowed[i] = exp(x[i] - 10.0) >= 0.2;
     struct sampling s = hot(2.0f);
     s.min_p = 0.2f;
     check_distribution(s, x, allowed);

@@ -282,7 +282,7 @@ static inline void expect_text_from(const struct server *s, const char *path, co
     struct answer a;
     post(s, &a, path, body);
     if (a.status != 200) fail_msg("%s: %d %s", body, a.status, str_c(&a.body));
-    char *got = text_of(&a, !strcmp(path, CHAT));
+    char *got = text_of(&a, sv_starts(sv(path), sv(CHAT)));
     assert_string_equal(got, text);
     struct json_object *o = json_of(str_sv(&a.body));
     if (finish) assert_true(sv_is(json_text_at(choice(o), "finish_reason"), finish));

@@ -181,19 +181,29 @@ static void test_requests(void **state) {
     } rows[] = {
         {"{}", "messages must be a list", false, false},
         {"[]", "messages is empty", false, false},
-        {"[1]", "messages[0] must be an object", false, false},
-        {"[{\"role\": \"user\"}, {\"content\": \"x\"}]", "messages[1].role must be text", false,
+        {"[1]", "messages[0] must be an object, not a number", false, false},
+        {"[{\"role\": \"user\", \"content\": \"\"}, {\"content\": \"x\"}]",
+         "messages[1].role is missing", false, false},
+        {"[{\"role\": null}]", "messages[0].role must be text, not null", false, false},
+        {"[{\"role\": \"user\", \"content\": 3}]",
+         "messages[0].content must be text or a list of parts, not a number", false, false},
+        {"[{\"role\": \"user\", \"content\": [\"a\", 3]}]",
+         "messages[0].content[1] must be an object or text, not a number", false, false},
+        {"[{\"role\": \"user\"}]", "messages[0].content is missing", false, false},
+        {"[{\"role\": \"user\", \"content\": null, \"tool_calls\": [{}]}]",
+         "messages[0].content is null", false, false},
+        {"[{\"role\": \"assistant\", \"tool_calls\": []}]", "messages[0].content is missing", false,
          false},
-        {"[{\"role\": \"user\", \"content\": 3}]", "messages[0].content must be", false, false},
-        {"[{\"role\": \"user\", \"content\": [\"a\", 3]}]", "messages[0].content[1] must be", false,
+        {"[{\"role\": \"assistant\", \"tool_calls\": [{}]}]",
+         "chat template, line 1: 'dict object' has no attribute 'content'", false, false},
+        {"[{\"role\": \"assistant\", \"tool_calls\": [{}]}]", "no content to continue", true,
          false},
-        {"[{\"role\": \"user\", \"content\": null}]", "no content to continue", true, false},
         {"[{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]", "no text to continue",
          true, false},
         {"[{\"role\": \"user\", \"content\": \"x\"}]", "exclude each other", true, true},
     };
     struct error none = {0};
-    struct chat *c = chat_of_template(sv("{{ messages[0].content }}"), &none);
+    struct chat *c = chat_of_template(sv("{{ '' + messages[0].content }}"), &none);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct error e = {0};
         struct str out = {0};
@@ -207,6 +217,31 @@ static void test_requests(void **state) {
         str_free(&out);
     }
     chat_close(c);
+}
+
+// A template gives exactly the text that it raises; an assistant may call tools instead of
+// speaking.
+static void test_faults(void **state) {
+    static const char *const rows[][2] = {
+        {"{{ raise_exception('line 3: no') }}", "line 3: no"},
+        {"\n{{ 1 // 0 }}", "chat template, line 2: integer division or modulo by zero"},
+        {"{{ 'calls' if messages[0].tool_calls and not messages[0].content }}", "calls"},
+    };
+    (void)state;
+    struct error none = {0};
+    struct json_object *m = json_read(
+        sv("[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{}]}]"), "m", &none);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct error e = {0};
+        struct str out = {0};
+        struct chat *c = chat_of_template(sv(rows[i][0]), &none);
+        bool ok = chat_render(c, m, &(struct chat_options){0}, &out, &e);
+        assert_int_equal(ok, i == 2);
+        assert_string_equal(ok ? out.p : e.text, rows[i][1]);
+        chat_close(c);
+        str_free(&out);
+    }
+    json_object_put(m);
 }
 
 // The last text part goes on; what was passed in stays as it was.
@@ -230,9 +265,8 @@ static void test_continue_parts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published),
-        cmocka_unit_test(test_checkpoint),
-        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_published),      cmocka_unit_test(test_checkpoint),
+        cmocka_unit_test(test_requests),       cmocka_unit_test(test_faults),
         cmocka_unit_test(test_continue_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,6 +45,32 @@ static void health_and_models(void **state) {
     answer_free(&a);
 }
 
+static void one_model(void **state) {
+    static const char *const paths[] = {"/v1/models/text", "/models/text/"};
+    struct answer list, one;
+    (void)state;
+    get(&main_server, &list, "/v1/models/");
+    assert_int_equal(list.status, 200);
+    for (size_t i = 0; i < 2; i++) {
+        struct str want = {0};
+        get(&main_server, &one, paths[i]);
+        assert_int_equal(one.status, 200);
+        str_printf(&want, "{\"object\":\"list\",\"data\":[%s]}", one.body.p);
+        assert_string_equal(list.body.p, want.p);
+        str_free(&want);
+        answer_free(&one);
+    }
+    answer_free(&list);
+    get(&main_server, &one, "/v1/models/tex");
+    expect_refusal(&one, 404, "model", "no such model: this server has \"text\"");
+    assert_true(sv_find(str_sv(&one.body), sv("\"model_not_found\""), 0) > 0);
+    answer_free(&one);
+    post(&main_server, &one, "/v1/models/text", "{}");
+    expect_refusal(&one, 405, NULL, "takes GET, not POST");
+    answer_free(&one);
+    expect_text(CHAT "/", "{" HI ",\"temperature\":0}", GREETING, "stop");
+}
+
 static void chat(void **state) {
     struct answer a;
     (void)state;
@@ -87,6 +113,8 @@ static void limits_and_stops(void **state) {
     (void)state;
     expect_text(TEXT, "{\"prompt\":\"\\n\",\"max_tokens\":2,\"temperature\":0}", "Hello,",
                 "length");
+    expect_text(TEXT, "{\"prompt\":\"\\n\",\"max_tokens\":2.0,\"temperature\":0}", "Hello,",
+                "length");
     expect_text(TEXT, "{\"prompt\":\"\\n\",\"n_predict\":1,\"temperature\":0}", "Hello", "length");
     expect_text(TEXT, "{\"prompt\":\"\\n\",\"max_tokens\":0}", "", "length");
     expect_text(CHAT, "{" HI ",\"max_completion_tokens\":3,\"temperature\":0}", "Hello, w",
@@ -112,10 +140,12 @@ static void sampling(void **state) {
     "\"max_tokens\":40,\"ignore_eos\":true,"
     post(&main_server, &a, TEXT, HOT "\"seed\":1}");
     post(&main_server, &b, TEXT, HOT "\"seed\":1}");
-    post(&main_server, &c, TEXT, HOT "\"seed\":2}");
+    post(&main_server, &c, TEXT, HOT "\"seed\":9223372036854775807}");
     char *one = text_of(&a, false), *same = text_of(&b, false), *other = text_of(&c, false);
     assert_string_equal(one, same);
     assert_string_not_equal(one, other);
+    // All tokens may come for 0 and for -1, unlike for 1.
+    expect_text(TEXT, HOT "\"seed\":1,\"top_k\":-1}", one, NULL);
     free(one);
     free(same);
     free(other);
@@ -277,11 +307,21 @@ static void refused_bodies(void **state) {
         {CHAT, "null", NULL, "the JSON value is null"},
         {CHAT, "{} x", NULL, "text after"},
         {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}", NULL, "JSON"},
-        {CHAT, "{}", "messages", "must be an array"},
+        {CHAT, "{}", "messages", "\"messages\" is missing"},
+        {CHAT, "{\"messages\":null}", "messages", "must be an array of messages, not null"},
         {CHAT, "{\"messages\":\"Hi\"}", "messages", "must be an array of messages, not a string"},
         {CHAT, "{\"messages\":[]}", "messages", "is empty"},
         {CHAT, "{\"messages\":[\"Hi\"]}", "messages", "messages[0] must be an object"},
-        {CHAT, "{\"messages\":[{\"content\":\"Hi\"}]}", "messages", "messages[0].role"},
+        {CHAT, "{\"messages\":[{\"content\":\"Hi\"}]}", "messages", "messages[0].role is missing"},
+        {CHAT, "{\"messages\":[{\"role\":\"user\"}]}", "messages",
+         "messages[0].content is missing"},
+        {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":null}]}", "messages",
+         "messages[0].content is null"},
+        {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\"}]}",
+         "messages", "messages[1].content is missing"},
+        // Tool calls need no content; but this template does.
+        {CHAT, "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{}]}]}",
+         "messages", "chat template, line 2: 'dict object' has no attribute 'content'"},
         {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "messages", "not a number"},
         {CHAT,
          "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
@@ -291,8 +331,15 @@ static void refused_bodies(void **state) {
         {CHAT, "{" HI ",\"temperature\":-1}", "temperature", "must be from 0 to 100"},
         {CHAT, "{" HI ",\"temperature\":NaN}", "temperature", "must be from 0 to 100"},
         {CHAT, "{" HI ",\"top_p\":1.5}", "top_p", "must be from 0 to 1"},
-        {CHAT, "{" HI ",\"top_k\":1.5}", "top_k", "a whole number"},
-        {CHAT, "{" HI ",\"seed\":1e300}", "seed", "must be from"},
+        {CHAT, "{" HI ",\"top_k\":1.5}", "top_k", "must be a whole number, not 1.5"},
+        {CHAT, "{" HI ",\"top_k\":-2}", "top_k",
+         "\"top_k\" is -2; it must be from -1 to 1000000000"},
+        {CHAT, "{" HI ",\"seed\":1e300}", "seed",
+         "\"seed\" is 1e300; it must be from -9223372036854775808 to 9223372036854775807"},
+        {CHAT, "{" HI ",\"seed\":9223372036854775808}", "seed", "is 9223372036854775808; it must"},
+        {CHAT, "{" HI ",\"max_tokens\":3.5}", "max_tokens", "must be a whole number, not 3.5"},
+        {CHAT, "{" HI ",\"max_tokens\":NaN}", "max_tokens", "must be a whole number, not NaN"},
+        {CHAT, "{" HI ",\"max_tokens\":-Infinity}", "max_tokens", "must be from -1"},
         {CHAT, "{" HI ",\"max_tokens\":\"many\"}", "max_tokens", "a whole number"},
         {CHAT, "{" HI ",\"max_tokens\":-2}", "max_tokens", "must be from -1"},
         {CHAT, "{" HI ",\"stream\":1}", "stream", "must be a boolean"},
@@ -308,6 +355,7 @@ static void refused_bodies(void **state) {
         {CHAT, "{" HI ",\"modalities\":\"audio\"}", "modalities", "not supported"},
         {TEXT, "{\"prompt\":\"a\",\"echo\":true}", "echo", "not supported"},
         {TEXT, "{\"prompt\":\"a\",\"logprobs\":0}", "logprobs", "not supported"},
+        {TEXT, "{}", "prompt", "\"prompt\" is missing"},
         {TEXT, "{\"prompt\":null}", "prompt", "must be a string or a list of token ids, not null"},
         {TEXT, "{\"prompt\":[]}", "prompt", "no tokens"},
         {TEXT, "{\"prompt\":[1,-1]}", "prompt", "element 1"},
@@ -376,6 +424,7 @@ static void long_prompts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(health_and_models),
+        cmocka_unit_test(one_model),
         cmocka_unit_test(chat),
         cmocka_unit_test(prompts),
         cmocka_unit_test(limits_and_stops),

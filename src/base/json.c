@@ -82,6 +82,19 @@ double json_number_at(struct json_object *o, const char *key, double otherwise) 
     return number ? json_object_get_double(v) : otherwise;
 }
 
+const char *json_kind(struct json_object *o) {
+    switch (json_object_get_type(o)) {
+    case json_type_null: return "null";
+    case json_type_boolean: return "a boolean";
+    case json_type_double:
+    case json_type_int: return "a number";
+    case json_type_object: return "an object";
+    case json_type_array: return "an array";
+    case json_type_string: return "a string";
+    }
+    return "something else";
+}
+
 void json_quote(struct str *out, struct sv text) {
     str_addc(out, '"');
     for (size_t i = 0, len; i < text.n; i += len) {

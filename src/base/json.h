@@ -24,6 +24,9 @@ bool json_bool_at(struct json_object *o, const char *key, bool otherwise);
 int64_t json_int_at(struct json_object *o, const char *key, int64_t otherwise);
 double json_number_at(struct json_object *o, const char *key, double otherwise);
 
+// What a value is, for errors: "a string", "an object", "null", ...
+const char *json_kind(struct json_object *o);
+
 void json_quote(struct str *out, struct sv text); // with the quotes; invalid UTF-8 becomes U+FFFD
 
 #endif

@@ -174,22 +174,44 @@ bool chat_ready(const struct chat *c, struct error *e) { return usable(pick(c, f
 
 // Messages as the template sees them.
 
+// An assistant's message may say what it says elsewhere than in its content.
+static bool says_elsewhere(struct json_object *m) {
+    static const char *const names[] = {"tool_calls", "function_call", "reasoning_content",
+                                        "thinking", "reasoning"};
+    if (!sv_is(json_text_at(m, "role"), "assistant")) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct json_object *v = json_at(m, names[i]);
+        bool none = json_object_is_type(v, json_type_array) && !json_object_array_length(v);
+        if (v && !none) return true;
+    }
+    return false;
+}
+
 static bool check_message(struct json_object *m, size_t i, struct error *e) {
-    struct json_object *content;
+    struct json_object *role, *content;
     if (!json_object_is_type(m, json_type_object))
-        return fail(e, "messages[%zu] must be an object", i);
-    if (!json_object_is_type(json_at(m, "role"), json_type_string))
-        return fail(e, "messages[%zu].role must be text", i);
-    json_object_object_get_ex(m, "content", &content);
+        return fail(e, "messages[%zu] must be an object, not %s", i, json_kind(m));
+    if (!json_object_object_get_ex(m, "role", &role))
+        return fail(e, "messages[%zu].role is missing", i);
+    if (!json_object_is_type(role, json_type_string))
+        return fail(e, "messages[%zu].role must be text, not %s", i, json_kind(role));
+    bool there = json_object_object_get_ex(m, "content", &content);
+    if (!content && !says_elsewhere(m))
+        return fail(e,
+                    "messages[%zu].content is %s: only an assistant's message with tool_calls may "
+                    "have none",
+                    i, there ? "null" : "missing");
     if (json_object_is_type(content, json_type_array)) {
         for (size_t k = 0; k < json_object_array_length(content); k++) {
             struct json_object *part = json_object_array_get_idx(content, k);
             if (!json_object_is_type(part, json_type_object) &&
                 !json_object_is_type(part, json_type_string))
-                return fail(e, "messages[%zu].content[%zu] must be an object or text", i, k);
+                return fail(e, "messages[%zu].content[%zu] must be an object or text, not %s", i, k,
+                            json_kind(part));
         }
     } else if (content && !json_object_is_type(content, json_type_string)) {
-        return fail(e, "messages[%zu].content must be text, a list of parts, or null", i);
+        return fail(e, "messages[%zu].content must be text or a list of parts, not %s", i,
+                    json_kind(content));
     }
     return true;
 }
@@ -326,6 +348,16 @@ static bool check_options(const struct chat_options *opt, struct error *e) {
     return true;
 }
 
+// A template tells a request's fault by raising; what fails in it otherwise is told as its own.
+static bool run(const struct named_template *t, struct json_object *context, struct str *out,
+                struct error *e) {
+    struct error why = {0};
+    bool raised = false;
+    if (jinja_render_within(t->compiled, context, &jinja_default_limits, out, &raised, &why))
+        return true;
+    return fail(e, raised ? "%s" : "chat template, %s", why.text);
+}
+
 bool chat_render(const struct chat *c, struct json_object *messages, const struct chat_options *opt,
                  struct str *out, struct error *e) {
     const struct named_template *t = pick(c, opt->tools != NULL);
@@ -335,7 +367,7 @@ bool chat_render(const struct chat *c, struct json_object *messages, const struc
     if (ok && opt->continue_final_message) ok = mark_last(normal, t, &text, e);
     if (ok) {
         context = context_of(c, normal, opt);
-        ok = jinja_render(t->compiled, context, out, e);
+        ok = run(t, context, out, e);
     }
     if (ok && opt->continue_final_message) ok = cut_at_mark(out, start, json_text(text), e);
     if (!ok && out->p) {

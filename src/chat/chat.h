@@ -35,10 +35,12 @@ struct chat_options {
     struct json_object *tools, *documents, *kwargs;
 };
 
-// Appends the prompt to out. messages: an array of objects, each with a "role"; "content" is text,
-// a list of parts, null or absent. Members that are null are dropped, and reasoning_content,
+// Appends the prompt to out. messages: an array of objects, each with a "role" and "content", which
+// is text or a list of parts; an assistant's may be null or absent when there are tool_calls,
+// function_call or reasoning. Members that are null are dropped, and reasoning_content,
 // thinking and reasoning stand for each other. Nothing passed in is changed. Errors are
-// the request's (400); a template's own raise_exception gives exactly its text.
+// the request's (400), which name the message and its key; a template's own raise_exception gives
+// exactly its text, and what else fails in it begins with "chat template, line N: ".
 bool chat_render(const struct chat *c, struct json_object *messages, const struct chat_options *opt,
                  struct str *out, struct error *e);
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 
-enum { MAX_CHOICES = 1 };
+enum { MAX_CHOICES = 1, MOST = 1000000000 }; // MOST: of tokens, and of counts of them
 
 // What holds where a request says nothing. Where the checkpoint says nothing either, it is what
 // lablup/mlxcel's server and llama-server have.
@@ -26,22 +26,13 @@ static struct sampling defaults(const struct generation_config *g) {
 
 // --- fields --------------------------------------------------------------------------------------
 
-static const char *kind_of(struct json_object *v) {
-    switch (json_object_get_type(v)) {
-    case json_type_null: return "null";
-    case json_type_boolean: return "a boolean";
-    case json_type_double:
-    case json_type_int: return "a number";
-    case json_type_object: return "an object";
-    case json_type_array: return "an array";
-    case json_type_string: return "a string";
-    }
-    return "something else";
-}
-
 static bool wrong_kind(struct refusal *r, const char *name, const char *wanted,
                        struct json_object *v) {
-    return refuse(r, 400, name, "\"%s\" must be %s, not %s", name, wanted, kind_of(v));
+    return refuse(r, 400, name, "\"%s\" must be %s, not %s", name, wanted, json_kind(v));
+}
+
+static bool missing(struct refusal *r, const char *name) {
+    return refuse(r, 400, name, "\"%s\" is missing", name);
 }
 
 // These leave *out as it is when the field is absent or null.
@@ -66,17 +57,36 @@ static bool read_number(struct json_object *o, const char *name, double least, d
     return true;
 }
 
-static bool read_whole(struct json_object *o, const char *name, double least, double most,
+// The whole number that the number v is, also when it is written as 3.0 or 1e3. False when it is
+// none; *fits tells whether *out holds it.
+static bool whole(struct json_object *v, int64_t *out, bool *fits) {
+    double d = json_object_get_double(v);
+    if (json_object_is_type(v, json_type_int)) {
+        *out = json_object_get_int64(v);
+        *fits = *out < INT64_MAX || json_object_get_uint64(v) == INT64_MAX;
+        return true;
+    }
+    if (d != floor(d)) return false;
+    *fits = d >= -0x1p63 && d < 0x1p63;
+    *out = *fits ? (int64_t)d : 0;
+    return true;
+}
+
+static bool read_whole(struct json_object *o, const char *name, int64_t least, int64_t most,
                        int64_t *out, struct refusal *r) {
     struct json_object *v = json_at(o, name);
     if (!v) return true;
-    bool number = json_object_is_type(v, json_type_double) || json_object_is_type(v, json_type_int);
-    double d = json_object_get_double(v);
-    if (!number || d != floor(d)) return wrong_kind(r, name, "a whole number", v);
-    if (!(d >= least && d <= most))
-        return refuse(r, 400, name, "\"%s\" is %.15g; it must be from %.15g to %.15g", name, d,
-                      least, most);
-    *out = json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : (int64_t)d;
+    if (!json_object_is_type(v, json_type_double) && !json_object_is_type(v, json_type_int))
+        return wrong_kind(r, name, "a whole number", v);
+    bool fits;
+    int64_t n;
+    const char *text = json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN);
+    if (!whole(v, &n, &fits))
+        return refuse(r, 400, name, "\"%s\" must be a whole number, not %.40s", name, text);
+    if (!fits || n < least || n > most)
+        return refuse(r, 400, name, "\"%s\" is %.40s; it must be from %lld to %lld", name, text,
+                      (long long)least, (long long)most);
+    *out = n;
     return true;
 }
 
@@ -90,15 +100,16 @@ static bool read_sampling(struct ask *a, struct json_object *o, struct refusal *
     struct sampling *s = &a->sampling;
     int64_t seed = -1;
     bool ok = read_number(o, "temperature", 0, 100, &s->temperature, r) &&
-              read_whole(o, "top_k", 0, 1e9, &s->top_k, r) &&
+              read_whole(o, "top_k", -1, MOST, &s->top_k, r) &&
               read_number(o, "top_p", 0, 1, &s->top_p, r) &&
               read_number(o, "min_p", 0, 1, &s->min_p, r) &&
               read_number(o, "repeat_penalty", 0.01, 100, &s->repetition_penalty, r) &&
               read_number(o, "repetition_penalty", 0.01, 100, &s->repetition_penalty, r) &&
               read_number(o, "presence_penalty", -2, 2, &s->presence_penalty, r) &&
               read_number(o, "frequency_penalty", -2, 2, &s->frequency_penalty, r) &&
-              read_whole(o, "repeat_last_n", -1, 1e9, &s->penalty_window, r) &&
-              read_whole(o, "seed", -9e18, 9e18, &seed, r);
+              read_whole(o, "repeat_last_n", -1, MOST, &s->penalty_window, r) &&
+              read_whole(o, "seed", INT64_MIN, INT64_MAX, &seed, r);
+    if (s->top_k < 0) s->top_k = 0; // vLLM's word for all is -1, the engine's is 0
     s->seed = seed == -1 ? random_seed() : (uint64_t)seed;
     return ok;
 }
@@ -108,9 +119,9 @@ static bool read_limits(struct ask *a, struct json_object *o, struct refusal *r)
     struct json_object *options = json_at(o, "stream_options");
     if (options && !json_object_is_type(options, json_type_object))
         return wrong_kind(r, "stream_options", "an object", options);
-    return read_whole(o, "n_predict", -1, 1e9, &a->max_new, r) &&
-           read_whole(o, "max_tokens", -1, 1e9, &a->max_new, r) &&
-           read_whole(o, "max_completion_tokens", -1, 1e9, &a->max_new, r) &&
+    return read_whole(o, "n_predict", -1, MOST, &a->max_new, r) &&
+           read_whole(o, "max_tokens", -1, MOST, &a->max_new, r) &&
+           read_whole(o, "max_completion_tokens", -1, MOST, &a->max_new, r) &&
            read_flag(o, "ignore_eos", &a->ignore_eos, r) && read_flag(o, "stream", &a->stream, r) &&
            read_flag(options, "include_usage", &a->include_usage, r);
 }
@@ -235,11 +246,12 @@ static bool add_id(struct ask *a, struct json_object *v, int64_t vocab, struct r
 }
 
 // A string, a list of ids, or a list of one of these.
-static bool read_prompt(struct ask *a, struct json_object *v, const struct text_model *m,
+static bool read_prompt(struct ask *a, struct json_object *o, const struct text_model *m,
                         struct refusal *r) {
     struct error e = {0};
-    struct json_object *first = NULL;
+    struct json_object *v, *first = NULL;
     size_t n = 1;
+    if (!json_object_object_get_ex(o, "prompt", &v)) return missing(r, "prompt");
     if (json_object_is_type(v, json_type_array)) {
         n = json_object_array_length(v);
         first = n ? json_object_array_get_idx(v, 0) : NULL;
@@ -285,40 +297,28 @@ static bool join_parts(struct json_object *message, struct json_object *content,
     return true;
 }
 
-static bool read_message(struct json_object *message, size_t at, struct refusal *r) {
-    if (!json_object_is_type(message, json_type_object))
-        return refuse(r, 400, "messages", "messages[%zu] must be an object, not %s", at,
-                      kind_of(message));
-    struct sv role = json_text_at(message, "role");
-    if (!role.n) return refuse(r, 400, "messages", "messages[%zu].role must be a string", at);
+// Makes of a message what every template knows; chat_render looks for what is wrong with the rest.
+static bool simplify(struct json_object *message, size_t at, struct refusal *r) {
     struct json_object *content = json_at(message, "content");
-    if (json_object_is_type(content, json_type_array)) return join_parts(message, content, at, r);
-    if (!content || json_object_is_type(content, json_type_string)) return true;
-    return refuse(r, 400, "messages", "messages[%zu].content must be text, not %s", at,
-                  kind_of(content));
-}
-
-// OpenAI's newer name for the system's role is one that templates do not know.
-static void rename_developer(struct json_object *message) {
+    // OpenAI's newer name for the system's role is one that templates do not know.
     if (sv_is(json_text_at(message, "role"), "developer"))
         json_object_object_add(message, "role", json_object_new_string("system"));
+    return !json_object_is_type(content, json_type_array) || join_parts(message, content, at, r);
 }
 
 static bool read_messages(struct ask *a, struct json_object *o, const struct text_model *m,
                           struct refusal *r) {
     struct error e = {0};
-    struct json_object *list = json_at(o, "messages"), *kwargs = json_at(o, "chat_template_kwargs");
+    struct json_object *list, *kwargs = json_at(o, "chat_template_kwargs");
+    if (!json_object_object_get_ex(o, "messages", &list)) return missing(r, "messages");
     if (!json_object_is_type(list, json_type_array))
         return wrong_kind(r, "messages", "an array of messages", list);
     size_t n = json_object_array_length(list);
     if (!n) return refuse(r, 400, "messages", "\"messages\" is empty");
     if (kwargs && !json_object_is_type(kwargs, json_type_object))
         return wrong_kind(r, "chat_template_kwargs", "an object", kwargs);
-    for (size_t i = 0; i < n; i++) {
-        struct json_object *message = json_object_array_get_idx(list, i);
-        if (!read_message(message, i, r)) return false;
-        rename_developer(message);
-    }
+    for (size_t i = 0; i < n; i++)
+        if (!simplify(json_object_array_get_idx(list, i), i, r)) return false;
     struct chat_options opt = {.add_generation_prompt = true, .kwargs = kwargs};
     return text_chat_ids(m, list, &opt, &a->prompt, &e) || refuse(r, 400, "messages", "%s", e.text);
 }
@@ -344,10 +344,9 @@ bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model 
     if (e.set) return refuse(r, 400, NULL, "%s", e.text);
     bool ok = json_object_is_type(o, json_type_object) ||
               refuse(r, 400, NULL, "the body must be a JSON object, not %s",
-                     body.n ? kind_of(o) : "empty");
+                     body.n ? json_kind(o) : "empty");
     ok = ok && refuse_unsupported(o, r) && read_limits(a, o, r) && read_sampling(a, o, r) &&
-         read_stops(a, o, r) &&
-         (chat ? read_messages(a, o, m, r) : read_prompt(a, json_at(o, "prompt"), m, r)) &&
+         read_stops(a, o, r) && (chat ? read_messages(a, o, m, r) : read_prompt(a, o, m, r)) &&
          check_length(a, chat, m, r);
     json_object_put(o);
     return ok;

@@ -60,7 +60,9 @@ struct exchange {
     struct str body;
     size_t dropped; // bytes of it that were not kept
     struct refusal refusal;
-    bool asked; // the whole request is here
+    bool asked;       // the whole request is here
+    bool names_model; // the path ends with the model's name
+    bool lost;        // its stream had to end early, and says so
     unsigned status;
     struct completion *completion;
     struct str events; // of a stream; [sent, n) wait for the connection
@@ -68,8 +70,9 @@ struct exchange {
 };
 
 struct route {
-    const char *method, *path;
-    bool open; // to everyone, and while the model is loaded
+    const char *method;
+    const char *path; // without a slash at its end; with one: and a name behind it
+    bool open;        // to everyone, and while the model is loaded
     enum MHD_Result (*run)(struct exchange *x);
 };
 
@@ -102,6 +105,26 @@ static enum MHD_Result send_refusal(struct exchange *x) {
     return sent;
 }
 
+// Why a completion was lost.
+static bool refuse_lost(struct exchange *x) {
+    switch (worker_state(x->http->worker, NULL)) {
+    case WORKER_LOADING:
+    case WORKER_READY: return refuse(&x->refusal, 500, NULL, "the engine refuses this request");
+    case WORKER_FAILED: return refuse(&x->refusal, 500, NULL, "the engine failed");
+    case WORKER_STOPPED: break;
+    }
+    return refuse(&x->refusal, 503, NULL, "the server is stopping");
+}
+
+// The last event of a stream that can't go on.
+static void add_lost_event(struct exchange *x) {
+    x->lost = true;
+    refuse_lost(x);
+    str_puts(&x->events, "data: ");
+    refusal_json(&x->events, &x->refusal);
+    str_puts(&x->events, "\n\n");
+}
+
 // Called for each block of a stream. It may wait: the thread is this connection's.
 static ssize_t read_events(void *arg, uint64_t at, char *block, size_t size) {
     struct exchange *x = arg;
@@ -109,9 +132,11 @@ static ssize_t read_events(void *arg, uint64_t at, char *block, size_t size) {
     if (x->sent == x->events.n) {
         str_clear(&x->events);
         x->sent = 0;
+        if (x->lost) return MHD_CONTENT_READER_END_OF_STREAM;
         enum completion_news news = completion_events(x->completion, x->conn->fd, &x->events);
         if (news == COMPLETION_END) return MHD_CONTENT_READER_END_OF_STREAM;
-        if (news != COMPLETION_MORE) return MHD_CONTENT_READER_END_WITH_ERROR;
+        if (news == COMPLETION_GONE) return MHD_CONTENT_READER_END_WITH_ERROR;
+        if (news == COMPLETION_LOST) add_lost_event(x);
     }
     size_t n = x->events.n - x->sent;
     if (n > size) n = size;
@@ -152,18 +177,38 @@ static enum MHD_Result get_health(struct exchange *x) {
     return sent;
 }
 
-static enum MHD_Result get_models(struct exchange *x) {
-    const struct engine_info *i = engine_info(worker_model(x->http->worker)->engine);
-    struct str json = {0};
-    str_puts(&json, "{\"object\":\"list\",\"data\":[{\"id\":");
-    json_quote(&json, sv(x->http->o->name));
-    str_printf(&json,
+static void add_model(struct str *json, const struct http *h) {
+    const struct engine_info *i = engine_info(worker_model(h->worker)->engine);
+    str_puts(json, "{\"id\":");
+    json_quote(json, sv(h->o->name));
+    str_printf(json,
                ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"mlxcel\",\"meta\":"
                "{\"n_vocab\":%lld,\"n_ctx\":%lld,\"n_ctx_train\":%lld,\"n_embd\":%lld,"
-               "\"n_params\":%lld,\"size\":%zu}}]}",
-               (long long)x->http->started, (long long)i->vocab, (long long)i->context,
+               "\"n_params\":%lld,\"size\":%zu}}",
+               (long long)h->started, (long long)i->vocab, (long long)i->context,
                (long long)i->model_context, (long long)i->hidden, (long long)i->parameters,
                i->weight_bytes);
+}
+
+static enum MHD_Result get_models(struct exchange *x) {
+    struct str json = {0};
+    str_puts(&json, "{\"object\":\"list\",\"data\":[");
+    add_model(&json, x->http);
+    str_puts(&json, "]}");
+    enum MHD_Result sent = send_json(x, MHD_HTTP_OK, &json);
+    str_free(&json);
+    return sent;
+}
+
+static enum MHD_Result get_model(struct exchange *x) {
+    struct str json = {0};
+    if (!x->names_model) {
+        x->refusal.code = "model_not_found";
+        refuse(&x->refusal, 404, "model", "no such model: this server has \"%s\"",
+               x->http->o->name);
+        return send_refusal(x);
+    }
+    add_model(&json, x->http);
     enum MHD_Result sent = send_json(x, MHD_HTTP_OK, &json);
     str_free(&json);
     return sent;
@@ -179,7 +224,7 @@ static enum MHD_Result complete(struct exchange *x, bool chat) {
     enum completion_news news = completion_whole(x->completion, x->conn->fd, &json);
     if (news == COMPLETION_END) sent = send_json(x, MHD_HTTP_OK, &json);
     if (news == COMPLETION_LOST) {
-        refuse(&x->refusal, 503, NULL, "the server is stopping");
+        refuse_lost(x);
         sent = send_refusal(x);
     }
     str_free(&json);
@@ -194,6 +239,8 @@ static const struct route routes[] = {
     {"GET", "/v1/health", true, get_health},
     {"GET", "/v1/models", false, get_models},
     {"GET", "/models", false, get_models},
+    {"GET", "/v1/models/", false, get_model},
+    {"GET", "/models/", false, get_model},
     {"POST", "/v1/completions", false, post_completions},
     {"POST", "/v1/chat/completions", false, post_chat},
     {"POST", "/chat/completions", false, post_chat},
@@ -202,9 +249,17 @@ enum { ROUTES = sizeof routes / sizeof *routes };
 
 // --- a request comes in --------------------------------------------------------------------------
 
+// A slash at the end of a path changes nothing.
 static bool find_route(struct exchange *x, const char *method, const char *path) {
-    for (size_t i = 0; i < ROUTES; i++)
-        if (!strcmp(routes[i].path, path)) x->route = &routes[i];
+    struct sv asked = sv(path);
+    while (asked.n > 1 && sv_ends(asked, sv("/"))) asked.n--;
+    for (size_t i = 0; i < ROUTES; i++) {
+        struct sv route = sv(routes[i].path);
+        bool named = sv_ends(route, sv("/")) && sv_starts(asked, route);
+        if (!named && !sv_eq(asked, route)) continue;
+        x->route = &routes[i];
+        x->names_model = named && sv_is(sv_cut(asked, route.n, asked.n), x->http->o->name);
+    }
     if (!x->route) return refuse(&x->refusal, 404, NULL, "no route %s %s", x->method, x->path);
     if (!strcmp(method, "HEAD")) method = "GET"; // libmicrohttpd leaves the body out
     return !strcmp(method, x->route->method) ||
@@ -370,7 +425,7 @@ static void completed(void *arg, struct MHD_Connection *mhd, void **request,
     (void)mhd;
     if (!x) return;
     *request = NULL;
-    log_line(x, how == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+    log_line(x, how == MHD_REQUEST_TERMINATED_COMPLETED_OK && !x->lost);
     completion_close(x->completion);
     drop_body(x);
     str_free(&x->events);

@@ -11,7 +11,11 @@
 #include "base/log.h"
 #include "server/http.h"
 
-enum { EXIT_USAGE = 2, TICK_MS = 50 }; // ended by a second signal: 128 + its number
+enum {
+    EXIT_USAGE = 2,
+    TICK_MS = 50,
+    FAREWELL_TICKS = 10
+}; // ended by a second signal: 128 + its number
 
 static int failed(const struct error *e, int code) {
     fflush(stdout);
@@ -74,6 +78,12 @@ static int serve(struct http *h, struct worker *w, const struct server_options *
     }
 }
 
+// The worker has stopped: a moment for the clients of what it left to be told so.
+static void say_farewell(struct http *h) {
+    struct timespec tick = {.tv_nsec = TICK_MS * 1000000L};
+    for (int i = 0; i < FAREWELL_TICKS && http_running(h); i++) nanosleep(&tick, NULL);
+}
+
 static int run(const struct server_options *o) {
     struct error e = {0};
     struct stat st;
@@ -94,6 +104,7 @@ static int run(const struct server_options *o) {
         failed(&e, code);
     }
     if (w) worker_stop(w);
+    if (w) say_farewell(h);
     http_close(h);
     worker_close(w);
     return code;

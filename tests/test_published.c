@@ -33,6 +33,30 @@ static void test_published(void **state) {
     json_object_put(all);
 }
 
+static int64_t window_of(struct json_object *config) {
+    struct error e = {0};
+    struct decoder_spec spec = {0};
+    struct config *c = config_read(
+        sv(json_object_to_json_string_ext(config, JSON_C_TO_STRING_PLAIN)), "config.json", &e);
+    if (!c || !family_read(c, &spec, &e)) fail_msg("%s", e.text);
+    int64_t window = spec.layer[0].attention.window;
+    decoder_spec_free(&spec);
+    config_close(c);
+    return window;
+}
+
+// Absent is not null: transformers' default is a window, and null turns it off.
+static void test_mistral_window(void **state) {
+    (void)state;
+    struct json_object *all = published();
+    struct json_object *first = json_at(all, "Mistral-7B-v0.1");
+    assert_int_equal(window_of(first), 4096);
+    assert_int_equal(window_of(json_at(all, "Mistral-7B-Instruct-v0.3")), 0);
+    json_object_object_del(first, "sliding_window");
+    assert_int_equal(window_of(first), 4096);
+    json_object_put(all);
+}
+
 static void test_refused(void **state) {
     (void)state;
     static const char *const bad[][2] = {
@@ -96,9 +120,8 @@ static void test_dual_chunks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_yarn_theta),
+        cmocka_unit_test(test_published),   cmocka_unit_test(test_mistral_window),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_yarn_theta),
         cmocka_unit_test(test_dual_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

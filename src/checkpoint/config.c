@@ -135,6 +135,10 @@ bool config_fail(struct config *c, const char *key, const char *fmt, ...) {
 
 bool config_has(struct config *c, const char *key) { return at(c, key) != NULL; }
 
+bool config_mentions(const struct config *c, const char *key) {
+    return json_object_object_get_ex(c->o, key, NULL);
+}
+
 bool config_is_object(struct config *c, const char *key) {
     return json_object_is_type(at(c, key), json_type_object);
 }

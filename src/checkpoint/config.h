@@ -28,8 +28,9 @@ bool config_ok(const struct config *c, struct error *e); // false, and e set, if
 bool config_fail(struct config *c, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-bool config_has(struct config *c, const char *key);       // there and not null; counts as read
-bool config_is_object(struct config *c, const char *key); // so config_child will not fail
+bool config_has(struct config *c, const char *key);            // there and not null; counts as read
+bool config_mentions(const struct config *c, const char *key); // there, if only as null
+bool config_is_object(struct config *c, const char *key);      // so config_child will not fail
 
 // Absent or null gives `otherwise`; config_need_* and a dimension without one make that an error.
 int64_t config_int(struct config *c, const char *key, int64_t otherwise);

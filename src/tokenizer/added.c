@@ -75,7 +75,7 @@ static bool plant_all(struct added *a, bool special, const struct normalizer *z,
         struct added_token *t = &a->token[i];
         if (t->special != special) continue;
         if (t->normalized) {
-            if (!norm_run(z, str_sv(&t->text), &t->shown, e)) return false;
+            if (!norm_run(z, str_sv(&t->text), true, &t->shown, e)) return false;
         } else {
             str_add(&t->shown, str_sv(&t->text));
         }

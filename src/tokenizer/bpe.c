@@ -6,23 +6,18 @@
 #include "base/jread.h"
 #include "base/mem.h"
 #include "tokenizer/fields.h"
+#include "tokenizer/heap.h"
 #include "tokenizer/unicode.h"
 
 enum {
     SHORT_WORD = 48, // symbols: up to here a plain scan for the best pair beats a heap
 };
 
-// A merge that was possible when it was pushed: of the symbol at `at` with the next.
-struct bpe_candidate {
-    int32_t rank, at, id;
-};
-
 struct bpe_work {
     struct ids symbol; // id of each symbol
     int32_t *prev, *next;
     size_t links; // room in both
-    struct bpe_candidate *heap;
-    size_t heap_n, heap_cap;
+    struct heap heap;
     struct str text; // a character with prefix and suffix
 };
 
@@ -35,7 +30,7 @@ void bpe_work_close(struct bpe_work *w) {
     ids_free(&w->symbol);
     free(w->prev);
     free(w->next);
-    free(w->heap);
+    heap_free(&w->heap);
     str_free(&w->text);
     free(w);
 }
@@ -251,35 +246,11 @@ static void merge_short(const struct bpe *b, struct ids *s) {
     s->n = n;
 }
 
-static bool sooner(struct bpe_candidate a, struct bpe_candidate c) {
-    return a.rank != c.rank ? a.rank < c.rank : a.at < c.at;
-}
-
-static void heap_push(struct bpe_work *w, struct bpe_candidate c) {
-    w->heap = mem_grow(w->heap, &w->heap_cap, w->heap_n + 1, sizeof *w->heap);
-    size_t i = w->heap_n++;
-    for (; i > 0 && sooner(c, w->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        w->heap[i] = w->heap[(i - 1) / 2];
-    w->heap[i] = c;
-}
-
-static struct bpe_candidate heap_pop(struct bpe_work *w) {
-    struct bpe_candidate top = w->heap[0], last = w->heap[--w->heap_n];
-    size_t i = 0;
-    for (size_t kid; (kid = 2 * i + 1) < w->heap_n; i = kid) {
-        if (kid + 1 < w->heap_n && sooner(w->heap[kid + 1], w->heap[kid])) kid++;
-        if (!sooner(w->heap[kid], last)) break;
-        w->heap[i] = w->heap[kid];
-    }
-    w->heap[i] = last;
-    return top;
-}
-
 static void consider(const struct bpe *b, struct bpe_work *w, int32_t at) {
     int32_t next = at < 0 ? -1 : w->next[at];
     if (next < 0) return;
     const struct bpe_merge *m = merge_of(b, w->symbol.id[at], w->symbol.id[next]);
-    if (m) heap_push(w, (struct bpe_candidate){m->rank, at, m->id});
+    if (m) heap_push(&w->heap, (struct heap_item){m->rank, at, m->id});
 }
 
 // n log n in the number of symbols: a heap of candidates over a linked list. A candidate whose
@@ -292,11 +263,11 @@ static void merge_long(const struct bpe *b, struct bpe_work *w) {
         w->next = mem_resize(w->next, w->links, sizeof *w->next);
     }
     int32_t n = (int32_t)s->n;
-    w->heap_n = 0;
+    w->heap.n = 0;
     for (int32_t i = 0; i < n; i++) w->prev[i] = i - 1, w->next[i] = i + 1 < n ? i + 1 : -1;
     for (int32_t i = 0; i < n; i++) consider(b, w, i);
-    while (w->heap_n) {
-        struct bpe_candidate c = heap_pop(w);
+    while (w->heap.n) {
+        struct heap_item c = heap_pop(&w->heap);
         int32_t next = s->id[c.at] < 0 ? -1 : w->next[c.at];
         if (next < 0) continue;
         const struct bpe_merge *m = merge_of(b, s->id[c.at], s->id[next]);

@@ -98,6 +98,14 @@ bool decode_read(struct decoder *d, struct json_object *j, struct error *e) {
     return read_any(d, j, e) || fail_in(e, "decoder");
 }
 
+void decode_spm(struct decoder *d, const struct spm *spm) {
+    struct decode_step *s = add_step(d, DECODE_SPM);
+    s->first = spm->prefix || spm->trim;
+    s->all = spm->trim;
+    s->bytes = spm->byte_fallback;
+    str_puts(&s->text, "\xe2\x96\x81");
+}
+
 void decode_free(struct decoder *d) {
     for (size_t i = 0; i < d->n; i++) {
         pattern_free(&d->step[i].pattern);
@@ -192,16 +200,76 @@ static void end_run(struct decode_stream *s, size_t k) {
     str_free(&run);
 }
 
+// The byte of a token <0xXX>, -1: it isn't one.
+static int byte_of_token(struct sv t) {
+    if (t.n != 6 || !sv_starts(t, sv("<0x")) || t.p[5] != '>') return -1;
+    int high = hex(t.p[3]), low = hex(t.p[4]);
+    return high < 0 || low < 0 ? -1 : high << 4 | low;
+}
+
 static void byte_fallback(struct decode_stream *s, size_t k, struct sv t) {
-    bool byte = t.n == 6 && sv_starts(t, sv("<0x")) && t.p[5] == '>' && hex(t.p[3]) >= 0 &&
-                hex(t.p[4]) >= 0;
-    if (byte) {
-        str_addc(&s->state[k].held, (char)(hex(t.p[3]) << 4 | hex(t.p[4])));
+    int byte = byte_of_token(t);
+    if (byte >= 0) {
+        str_addc(&s->state[k].held, (char)byte);
         if (s->eager) send_run(s, k);
         return;
     }
     end_run(s, k);
     pass(s, k, t, true, true);
+}
+
+static void replace_all(struct str *text, struct sv from, struct sv to) {
+    struct str made = {0};
+    size_t done = 0;
+    if (!from.n) return;
+    for (ptrdiff_t at; (at = sv_find(str_sv(text), from, done)) >= 0; done = (size_t)at + from.n) {
+        str_add(&made, sv_cut(str_sv(text), done, (size_t)at));
+        str_add(&made, to);
+    }
+    if (done) {
+        str_add(&made, sv_cut(str_sv(text), done, text->n));
+        str_free(text);
+        *text = made;
+    }
+}
+
+// SentencePiece makes an error of each byte by itself that is part of no character.
+static void spm_bytes(struct decode_stream *s, size_t k, bool more) {
+    struct str *held = &s->state[k].held, made = {0};
+    size_t i = 0, len;
+    for (; i < held->n; i += len) {
+        struct sv rest = sv_cut(str_sv(held), i, held->n);
+        bool good = utf8_decode(rest, 0, &len) >= 0;
+        if (!good && more && utf8_partial(rest) == rest.n) break;
+        str_add(&made, good ? sv_cut(rest, 0, len) : sv("\xef\xbf\xbd"));
+    }
+    struct str rest = {0};
+    str_add(&rest, sv_cut(str_sv(held), i, held->n));
+    str_free(held);
+    *held = rest;
+    s->state[k].begun |= made.n > 0;
+    pass(s, k, str_sv(&made), true, true);
+    str_free(&made);
+}
+
+static void spm(struct decode_stream *s, size_t k, struct sv t) {
+    const struct decode_step *step = &s->d->step[k];
+    struct decode_state *state = &s->state[k];
+    int byte = step->bytes ? byte_of_token(t) : -1;
+    if (byte >= 0) {
+        str_addc(&state->held, (char)byte);
+        spm_bytes(s, k, true);
+        return;
+    }
+    spm_bytes(s, k, false);
+    struct sv mark = str_sv(&step->text);
+    bool marked = step->first && !state->begun && sv_starts(t, mark);
+    struct str made = {0};
+    str_add(&made, sv_cut(t, marked ? mark.n : 0, t.n));
+    replace_all(&made, mark, sv(" "));
+    state->begun |= made.n > 0 || (marked && !step->all);
+    pass(s, k, str_sv(&made), true, true);
+    str_free(&made);
 }
 
 static void strip(struct decode_stream *s, size_t k, struct part p) {
@@ -274,21 +342,6 @@ static void metaspace(struct decode_stream *s, size_t k, struct part p) {
     }
     pass(s, k, str_sv(&made), p.begin, p.end);
     str_free(&made);
-}
-
-static void replace_all(struct str *text, struct sv from, struct sv to) {
-    struct str made = {0};
-    size_t done = 0;
-    if (!from.n) return;
-    for (ptrdiff_t at; (at = sv_find(str_sv(text), from, done)) >= 0; done = (size_t)at + from.n) {
-        str_add(&made, sv_cut(str_sv(text), done, (size_t)at));
-        str_add(&made, to);
-    }
-    if (done) {
-        str_add(&made, sv_cut(str_sv(text), done, text->n));
-        str_free(text);
-        *text = made;
-    }
 }
 
 // The spaces that English text doesn't have.
@@ -364,7 +417,8 @@ static bool wants_whole(const struct decode_step *step) {
     if (step->kind == DECODE_REPLACE)
         return step->pattern.re || step->pattern.scan != SCAN_NONE || !step->pattern.literal.n;
     return step->kind == DECODE_BYTE_LEVEL || step->kind == DECODE_BYTE_FALLBACK ||
-           step->kind == DECODE_WORDPIECE || step->kind == DECODE_BPE || step->kind == DECODE_CTC;
+           step->kind == DECODE_WORDPIECE || step->kind == DECODE_BPE || step->kind == DECODE_CTC ||
+           step->kind == DECODE_SPM;
 }
 
 static void run_step(struct decode_stream *s, size_t k, struct part p) {
@@ -386,6 +440,7 @@ static void run_step(struct decode_stream *s, size_t k, struct part p) {
     case DECODE_WORDPIECE: wordpiece(s, k, p.text); break;
     case DECODE_BPE: bpe(s, k, p.text); break;
     case DECODE_CTC: ctc(s, k, p.text); break;
+    case DECODE_SPM: spm(s, k, p.text); break;
     }
     state->tokens += p.end;
 }
@@ -418,6 +473,7 @@ void decode_finish(struct decode_stream *s, struct str *out) {
         if (kind == DECODE_BYTE_LEVEL) byte_level(s, k, false);
         if (kind == DECODE_FUSE) pass_fused(s, k, sv(""), true);
         if (kind == DECODE_BYTE_FALLBACK) end_run(s, k);
+        if (kind == DECODE_SPM) spm_bytes(s, k, false);
         if (kind == DECODE_BPE) end_word(s, k, "");
     }
 }

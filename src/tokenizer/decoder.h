@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "tokenizer/pattern.h"
+#include "tokenizer/sentencepiece.h"
 
 enum decode_kind {
     DECODE_JOIN, // no decoder: tokens with spaces between
@@ -18,6 +19,7 @@ enum decode_kind {
     DECODE_WORDPIECE,
     DECODE_BPE,
     DECODE_CTC,
+    DECODE_SPM,
 };
 
 struct decode_step {
@@ -29,7 +31,9 @@ struct decode_step {
     struct str pad;      // ctc: the token for nothing
     bool cleanup;        // wordpiece, ctc: English spacing
     int64_t start, stop; // strip: at most how many at the two ends
-    bool first;          // metaspace: the first token loses its marks
+    bool first;          // metaspace: the first token loses its marks; spm: a mark at the start
+    bool all;            // spm: all marks at the start go
+    bool bytes;          // spm: there are tokens for bytes
 };
 
 struct decoder {
@@ -38,6 +42,7 @@ struct decoder {
 };
 
 bool decode_read(struct decoder *d, struct json_object *j, struct error *e);
+void decode_spm(struct decoder *d, const struct spm *spm);
 void decode_free(struct decoder *d);
 
 // What a step keeps between tokens.

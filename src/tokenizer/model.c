@@ -52,7 +52,17 @@ bool model_read(struct model *m, const struct document *d, struct error *e) {
     return read_kind(m, d, e) || fail_in(e, "model");
 }
 
+bool model_read_spm(struct model *m, struct sv file, struct error *e) {
+    if (!spm_read(&m->spm, &m->vocab, file, e)) return false;
+    m->kind = m->spm.model == SPM_BPE ? MODEL_SPM_BPE : MODEL_UNIGRAM;
+    if (m->kind == MODEL_UNIGRAM) return unigram_of_spm(&m->unigram, &m->spm, &m->vocab, e);
+    spm_bpe_open(&m->spm_bpe, &m->spm, &m->vocab);
+    return true;
+}
+
 void model_free(struct model *m) {
+    spm_bpe_free(&m->spm_bpe);
+    spm_free(&m->spm);
     vocab_free(&m->vocab);
     bpe_free(&m->bpe);
     unigram_free(&m->unigram);
@@ -68,6 +78,7 @@ void model_work_open(struct model_work *w, const struct model *m) {
 void model_work_close(struct model_work *w) {
     bpe_work_close(w->bpe);
     unigram_work_free(&w->unigram);
+    spm_bpe_work_free(&w->spm_bpe);
     free(w->cache);
 }
 
@@ -76,6 +87,7 @@ static bool encode(const struct model *m, struct model_work *w, struct sv piece,
     switch (m->kind) {
     case MODEL_BPE: return bpe_encode(&m->bpe, &m->vocab, w->bpe, piece, out, e);
     case MODEL_UNIGRAM: return unigram_encode(&m->unigram, &m->vocab, &w->unigram, piece, out, e);
+    case MODEL_SPM_BPE: return spm_bpe_encode(&m->spm_bpe, &m->vocab, &w->spm_bpe, piece, out, e);
     case MODEL_WORDPIECE: return wordpiece_encode(&m->wordpiece, piece, out, e);
     case MODEL_WORDLEVEL: return wordlevel_encode(&m->wordpiece, &m->vocab, piece, out, e);
     }

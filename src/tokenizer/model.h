@@ -5,17 +5,20 @@
 
 #include "tokenizer/bpe.h"
 #include "tokenizer/document.h"
+#include "tokenizer/spm_bpe.h"
 #include "tokenizer/unigram.h"
 #include "tokenizer/wordpiece.h"
 
-enum model_kind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE, MODEL_WORDLEVEL };
+enum model_kind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE, MODEL_WORDLEVEL, MODEL_SPM_BPE };
 
 struct model {
     enum model_kind kind;
     struct vocab vocab;
     struct bpe bpe;
     struct unigram unigram;
-    struct wordpiece wordpiece; // of the last two kinds
+    struct wordpiece wordpiece; // word piece, word level
+    struct spm_bpe spm_bpe;
+    struct spm spm; // what a tokenizer.model was read into; of other files, empty
 };
 
 struct model_cached;
@@ -24,10 +27,13 @@ struct model_cached;
 struct model_work {
     struct bpe_work *bpe;
     struct unigram_work unigram;
+    struct spm_bpe_work spm_bpe;
     struct model_cached *cache;
 };
 
 bool model_read(struct model *m, const struct document *d, struct error *e);
+// Of a tokenizer.model. m must stay where it is.
+bool model_read_spm(struct model *m, struct sv file, struct error *e);
 void model_free(struct model *m);
 
 void model_work_open(struct model_work *w, const struct model *m);

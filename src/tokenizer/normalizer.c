@@ -95,6 +95,11 @@ bool norm_read(struct normalizer *z, struct json_object *j, struct error *e) {
     return !j || read_any(z, j, e) || fail_in(e, "normalizer");
 }
 
+void norm_spm(struct normalizer *z, const struct spm *spm) {
+    z->step = mem_grow(z->step, &z->cap, z->n + 1, sizeof *z->step);
+    z->step[z->n++] = (struct norm_step){.kind = NORM_SPM, .spm = spm};
+}
+
 void norm_free(struct normalizer *z) {
     for (size_t i = 0; i < z->n; i++) {
         pattern_free(&z->step[i].pattern);
@@ -263,7 +268,8 @@ static struct sv strip(struct sv s, bool left, bool right) {
     return s;
 }
 
-static bool run_step(const struct norm_step *s, struct sv in, struct str *out, struct error *e) {
+static bool run_step(const struct norm_step *s, struct sv in, bool first, struct str *out,
+                     struct error *e) {
     switch (s->kind) {
     case NORM_NFC:
     case NORM_NFD:
@@ -287,18 +293,20 @@ static bool run_step(const struct norm_step *s, struct sv in, struct str *out, s
     case NORM_NMT: return nmt(in, out), true;
     case NORM_PRECOMPILED: return charsmap_run(&s->map, in, out), true;
     case NORM_BERT: return bert(s, in, out), true;
+    case NORM_SPM: return spm_normalize(s->spm, in, first, out), true;
     }
     return true;
 }
 
-bool norm_run(const struct normalizer *z, struct sv in, struct str *out, struct error *e) {
+bool norm_run(const struct normalizer *z, struct sv in, bool first, struct str *out,
+              struct error *e) {
     struct str step = {0};
     str_clear(out);
     bool ok = true;
     if (!z->n) str_add(out, in);
     for (size_t i = 0; i < z->n && ok; i++) {
         str_clear(&step);
-        ok = run_step(&z->step[i], i ? str_sv(out) : in, &step, e);
+        ok = run_step(&z->step[i], i ? str_sv(out) : in, first, &step, e);
         struct str swap = *out;
         *out = step;
         step = swap;

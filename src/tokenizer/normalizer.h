@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "tokenizer/charsmap.h"
 #include "tokenizer/pattern.h"
+#include "tokenizer/sentencepiece.h"
 
 enum norm_kind {
     NORM_NFC,
@@ -20,6 +21,7 @@ enum norm_kind {
     NORM_NMT,
     NORM_PRECOMPILED,
     NORM_BERT,
+    NORM_SPM,
 };
 
 struct norm_step {
@@ -28,6 +30,7 @@ struct norm_step {
     struct pattern pattern; // replace
     struct str text;        // replace: with what; prepend: what
     struct charsmap map;    // precompiled
+    const struct spm *spm;  // of a tokenizer.model, which does all itself
     // bert
     bool clean, chinese, accents, lower;
 };
@@ -40,7 +43,10 @@ struct normalizer {
 // j is NULL (no normalizer) or the object.
 bool norm_read(struct normalizer *z, struct json_object *j, struct error *e);
 void norm_free(struct normalizer *z);
-// Sets *out to the normalized text, which is valid UTF-8 when `in` is.
-bool norm_run(const struct normalizer *z, struct sv in, struct str *out, struct error *e);
+void norm_spm(struct normalizer *z, const struct spm *spm); // which must outlive z
+// Sets *out to the normalized text, which is valid UTF-8 when `in` is. `first` says that it is the
+// start of the whole input.
+bool norm_run(const struct normalizer *z, struct sv in, bool first, struct str *out,
+              struct error *e);
 
 #endif

@@ -3,19 +3,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/mem.h"
-#include "tokenizer/added.h"
-#include "tokenizer/decoder.h"
-#include "tokenizer/model.h"
-#include "tokenizer/normalizer.h"
-#include "tokenizer/postprocessor.h"
-#include "tokenizer/pretokenizer.h"
+#include "tokenizer/parts.h"
 #include "tokenizer/unicode.h"
 
 enum {
-    FILE_LIMIT = 256 << 20, // bytes of a tokenizer.json
-    KEEP_WORK = 1 << 20,    // working memory of a longer text isn't kept for the next
+    KEEP_WORK = 1 << 20, // working memory of a longer text isn't kept for the next
 };
 
 // What one tok_encode works with.
@@ -32,17 +25,6 @@ struct work {
 struct work_list {
     pthread_mutex_t lock;
     struct work *idle;
-};
-
-struct tokenizer {
-    struct normalizer normalizer;
-    struct pretokenizer pretokenizer;
-    struct model model;
-    struct postprocessor postprocessor;
-    struct decoder decoder;
-    struct added added;
-    int32_t bos, eos;
-    struct work_list *work;
 };
 
 static void work_close(struct work *w) {
@@ -75,68 +57,12 @@ static void work_give(const struct tokenizer *t, struct work *w) {
     pthread_mutex_unlock(&t->work->lock);
 }
 
-static bool read_stages(struct tokenizer *t, const struct document *d, struct error *e) {
-    struct json_object *j = d->rest;
-    return model_read(&t->model, d, e) && norm_read(&t->normalizer, json_at(j, "normalizer"), e) &&
-           pre_read(&t->pretokenizer, json_at(j, "pre_tokenizer"), e) &&
-           post_read(&t->postprocessor, json_at(j, "post_processor"), e) &&
-           decode_read(&t->decoder, json_at(j, "decoder"), e) &&
-           added_read(&t->added, json_at(j, "added_tokens"), &t->model.vocab, &t->normalizer, e);
-}
-
-// "bos_token" is the token's text or an object with its "content".
-static bool read_config_token(const struct tokenizer *t, struct json_object *config,
-                              const char *key, int32_t *id, struct error *e) {
-    struct json_object *j = json_at(config, key);
-    if (json_object_is_type(j, json_type_object)) j = json_at(j, "content");
-    if (!j) return true;
-    if (!json_object_is_type(j, json_type_string))
-        return fail(e, "key \"%s\" is %.60s, not a token", key, json_object_to_json_string(j));
-    *id = tok_id(t, json_text(j));
-    return true;
-}
-
-static bool read_config(struct tokenizer *t, const char *json_path, struct error *e) {
-    char *dir = mem_textn(path_dir(json_path).p, path_dir(json_path).n);
-    char *path = path_join(dir, "tokenizer_config.json");
-    bool ok = true;
-    if (file_named(path)) {
-        struct json_object *config = json_read_file(path, FILE_LIMIT, e);
-        ok = config && ((read_config_token(t, config, "bos_token", &t->bos, e) &&
-                         read_config_token(t, config, "eos_token", &t->eos, e)) ||
-                        fail_in(e, "%s", path));
-        json_object_put(config);
-    }
-    free(path);
-    free(dir);
-    return ok;
-}
-
-struct tokenizer *tok_read(struct sv json, const char *name, struct error *e) {
+struct tokenizer *tok_new(void) {
     unicode_init();
     struct tokenizer *t = mem_alloc(sizeof *t);
     t->bos = t->eos = -1;
     t->work = mem_alloc(sizeof *t->work);
     pthread_mutex_init(&t->work->lock, NULL);
-    struct document d;
-    bool ok = document_read(&d, json, name, e) && (read_stages(t, &d, e) || fail_in(e, "%s", name));
-    document_free(&d);
-    if (ok) return t;
-    tok_close(t);
-    return NULL;
-}
-
-struct tokenizer *tok_open(const char *path, struct error *e) {
-    char *file = dir_exists(path) ? path_join(path, "tokenizer.json") : mem_text(path);
-    struct str json = {0};
-    struct tokenizer *t = NULL;
-    if (file_read(file, FILE_LIMIT, &json, e)) t = tok_read(str_sv(&json), file, e);
-    str_free(&json);
-    if (t && !read_config(t, file, e)) {
-        tok_close(t);
-        t = NULL;
-    }
-    free(file);
     return t;
 }
 
@@ -175,7 +101,7 @@ static bool encode_raw(const struct tokenizer *t, struct work *w, struct sv raw,
                        struct error *e) {
     struct sv text = raw;
     if (t->normalizer.n) {
-        if (!norm_run(&t->normalizer, raw, &w->norm, e)) return false;
+        if (!norm_run(&t->normalizer, raw, first, &w->norm, e)) return false;
         text = str_sv(&w->norm);
     }
     w->normal.n = 0;
@@ -273,7 +199,11 @@ struct tok_stream *tok_stream_open(const struct tokenizer *t, bool skip_special)
 void tok_stream_push(struct tok_stream *s, int32_t id, struct str *out) {
     struct sv token;
     if (s->skip_special && added_skipped(&s->t->added, id)) return;
-    if (token_of(s->t, id, &token)) decode_push(&s->decode, token, out);
+    const struct spm *spm = &s->t->model.spm;
+    if (spm->piece && id == spm->unk)
+        decode_push(&s->decode, str_sv(&spm->unk_text), out);
+    else if (token_of(s->t, id, &token))
+        decode_push(&s->decode, token, out);
 }
 
 void tok_stream_finish(struct tok_stream *s, struct str *out) { decode_finish(&s->decode, out); }

@@ -71,6 +71,28 @@ bool unigram_read(struct unigram *u, struct vocab *v, struct json_object *model,
     return true;
 }
 
+bool unigram_of_spm(struct unigram *u, const struct spm *s, const struct vocab *v,
+                    struct error *e) {
+    bool any = false;
+    *u = (struct unigram){.piece = s->piece, .unk = s->unk, .byte_fallback = s->byte_fallback};
+    u->score = mem_array(v->size, sizeof *u->score);
+    for (size_t id = 0; id < v->size; id++) {
+        enum spm_kind kind = s->piece[id].kind;
+        double score = u->score[id] = (double)s->piece[id].score;
+        struct sv text;
+        if ((kind != SPM_NORMAL && kind != SPM_USER) || !vocab_token(v, (int32_t)id, &text))
+            continue;
+        if (!trie_put(&u->trie, text, (int32_t)id, e)) return false;
+        if (kind != SPM_NORMAL) continue;
+        if (!any || score < u->unk_score) u->unk_score = score;
+        if (!any || score > u->most) u->most = score;
+        any = true;
+    }
+    u->unk_score -= unk_penalty;
+    vocab_bytes(v, u->byte);
+    return true;
+}
+
 void unigram_free(struct unigram *u) {
     trie_free(&u->trie);
     free(u->score);
@@ -79,14 +101,23 @@ void unigram_free(struct unigram *u) {
 
 void unigram_work_free(struct unigram_work *w) {
     free(w->node);
+    ids_free(&w->ids);
     ids_free(&w->starts);
     ids_free(&w->ends);
     *w = (struct unigram_work){0};
 }
 
-static void offer(struct unigram_node *to, double score, int32_t id, size_t from) {
+static void offer(const struct unigram *u, struct unigram_node *to, double score, int32_t id,
+                  size_t from) {
     if (to->from >= 0 && score <= to->score) return;
+    if (u->piece) score = (double)(float)score;
     *to = (struct unigram_node){score, id, (int32_t)from};
+}
+
+// A piece of the user's beats all others over its n bytes.
+static double score_of(const struct unigram *u, int32_t id, size_t n) {
+    if (!u->piece || u->piece[id].kind != SPM_USER) return u->score[id];
+    return (double)((float)n * (float)u->most) - 0.1;
 }
 
 // Fills the nodes: for each place in the text the best way that leads there.
@@ -96,26 +127,30 @@ static bool search(const struct unigram *u, struct unigram_node *node, struct sv
         double score = node[at].score;
         bool covered = false;
         int32_t k = 0;
-        for (size_t i = at; i < text.n; i++) {
+        for (size_t i = at; u->trie.nodes && i < text.n; i++) {
             k = trie_step(&u->trie, k, (unsigned char)text.p[i]);
             if (!k) break;
             int32_t id = u->trie.value[k];
             if (id < 0) continue;
-            offer(&node[i + 1], score + u->score[id], id, at);
+            offer(u, &node[i + 1], score + score_of(u, id, i + 1 - at), id, at);
             covered |= i + 1 == next;
         }
         if (covered) continue;
         if (u->unk < 0) return false;
-        offer(&node[next], score + u->unk_score, u->unk, at);
+        double unk = score + u->unk_score;
+        offer(u, &node[next], u->piece ? (double)(float)unk : unk, u->unk, at);
     }
     return true;
 }
 
-// The ids of what the best way holds between two places: unknown characters in a row are one token,
-// which may after all be in the vocabulary.
-static bool add_token(const struct unigram *u, const struct vocab *v, struct sv text,
+// The ids of one token of the best way. Unknown characters in a row are one, which may after all be
+// in the vocabulary of a tokenizer.json.
+static bool add_token(const struct unigram *u, const struct vocab *v, int32_t id, struct sv text,
                       struct ids *out) {
-    int32_t id = vocab_id(v, text);
+    if (!u->piece)
+        id = vocab_id(v, text);
+    else if (id == u->unk)
+        id = -1;
     if (id < 0 && u->byte_fallback) {
         bool all = true;
         for (size_t i = 0; i < text.n; i++) all &= u->byte[(unsigned char)text.p[i]] >= 0;
@@ -136,7 +171,7 @@ bool unigram_encode(const struct unigram *u, const struct vocab *v, struct unigr
     for (size_t i = 0; i <= piece.n; i++) w->node[i] = (struct unigram_node){0, -1, -1};
     w->node[0].from = 0;
     if (!search(u, w->node, piece)) return fail(e, "model: %s", no_unk);
-    w->starts.n = w->ends.n = 0;
+    w->starts.n = w->ends.n = w->ids.n = 0;
     bool joined = false; // the token before (behind, in the text) is a run of unknown ones
     for (int32_t end = (int32_t)piece.n; end > 0; end = w->node[end].from) {
         struct unigram_node k = w->node[end];
@@ -146,12 +181,13 @@ bool unigram_encode(const struct unigram *u, const struct vocab *v, struct unigr
         } else {
             ids_push(&w->starts, k.from);
             ids_push(&w->ends, end);
+            ids_push(&w->ids, k.id);
         }
         joined = unknown;
     }
     for (size_t i = w->starts.n; i-- > 0;) {
         struct sv text = sv_cut(piece, (size_t)w->starts.id[i], (size_t)w->ends.id[i]);
-        if (!add_token(u, v, text, out)) return fail(e, "model: %s", no_unk);
+        if (!add_token(u, v, w->ids.id[i], text, out)) return fail(e, "model: %s", no_unk);
     }
     return true;
 }

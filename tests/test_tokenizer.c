@@ -13,8 +13,10 @@
 #include "tokenizer/pretokenizer.h"
 #include "tokenizer/tokenizer.h"
 
-static const char *const kinds[] = {"gpt2", "llama3",    "qwen2",     "o200k",   "deepseek",
-                                    "spm",  "wordpiece", "wordlevel", "unigram", "unigram_bytes"};
+static const char *const kinds[] = {"gpt2",        "llama3",        "qwen2",      "o200k",
+                                    "deepseek",    "spm",           "wordpiece",  "wordlevel",
+                                    "unigram",     "unigram_bytes", "spm_bpe",    "spm_unk",
+                                    "spm_unigram", "tiktoken",      "vocab_json", "vocab_txt"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 __attribute__((format(printf, 1, 2))) static void complain(const char *fmt, ...) {

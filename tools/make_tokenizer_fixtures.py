@@ -209,6 +209,74 @@ def cases(tok, seed):
     return out
 
 
+def write(folder, rows, **files):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (folder / name.replace("__", ".")).write_bytes(data if isinstance(data, bytes) else data.encode())
+    (folder / "cases.json").write_text("[\n" + ",\n".join(json.dumps(r, separators=(",", ":")) for r in rows) + "\n]\n")
+
+
+def piece_model(folder, config, **train):
+    """A tokenizer.model, by the library that owns it."""
+    import sentencepiece
+    data, config = io.BytesIO(), {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", **config}
+    lines = [l for l in TRAIN.splitlines() if l and (l.isascii() or "\u0440" in l)]
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=data, minloglevel=2, num_threads=1, hard_vocab_limit=train["model_type"] == "bpe", character_coverage=0.98, **train)
+    sp, rows, g = sentencepiece.SentencePieceProcessor(model_proto=data.getvalue()), [], random.Random(4)
+    for t in TEXTS + ["<x>", "a<x> b", "<x>  <x>\u3000x", "\u2581a \u2581"]:
+        ids = sp.encode(t)
+        around = [[sp.bos_id()] * config["add_bos_token"], [sp.eos_id()] * config["add_eos_token"]]
+        rows.append({"text": t, "ids": around[0] + ids + around[1], "plain": ids})
+    for n in [1, 2, 3, 5, 8] * 6:
+        rows.append({"plain": [g.randrange(3, sp.get_piece_size()) for _ in range(n)]})
+    for r in rows:
+        r["decoded"] = r["skipped"] = sp.decode(r["plain"])
+    write(folder, rows, tokenizer__model=data.getvalue(), tokenizer_config__json=json.dumps(config) + "\n")
+
+
+def rank_file(folder):
+    """A tiktoken file of Qwen's kind."""
+    import tiktoken
+    back = {c: b for b, c in zip(*alphabet())}
+    vocab = sorted(trained(700)["vocab"].items(), key=lambda x: x[1])
+    ranks = {bytes(back[c] for c in t): i for i, (t, _) in enumerate(vocab)}
+    names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] + [f"<|extra_{i}|>" for i in range(205)]
+    special = {t: len(ranks) + i for i, t in enumerate(names)}
+    e, rows = tiktoken.Encoding("qwen", pat_str=QWEN2, mergeable_ranks=ranks, special_tokens=special), []
+    for t in TEXTS + ["<|im_start|>user\nhi<|im_end|>\n<|extra_204|>x"]:
+        ids = e.encode(t, allowed_special="all")
+        rows.append({"text": t, "ids": ids, "plain": ids, "decoded": e.decode(ids), "skipped": e.decode([i for i in ids if i < len(ranks)])})
+    g = random.Random(6)
+    for n in [1, 2, 3, 5, 8] * 5:
+        ids = [g.randrange(len(ranks)) for _ in range(n)]
+        rows.append({"plain": ids, "decoded": e.decode(ids), "skipped": e.decode(ids)})
+    write(folder, rows, qwen__tiktoken="".join(f"{base64.b64encode(t).decode()} {r}\n" for t, r in ranks.items()), tokenizer_config__json=json.dumps({"tokenizer_class": "QWenTokenizer"}) + "\n")
+
+
+def alphabet():
+    """The 256 bytes and the characters of GPT-2 that stand for them."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    other = [b for b in range(256) if b not in plain]
+    return plain + other, [chr(b) for b in plain] + [chr(256 + i) for i in range(len(other))]
+
+
+def old_files(out):
+    """vocab.json with merges.txt, and vocab.txt."""
+    m = trained(600)
+    eot, start = ("<|endoftext|>", len(m["vocab"])), ("<|im_start|>", len(m["vocab"]) + 1)
+    spec = whole(m, sequence("pretokenizers", split(QWEN2), byte_level()), normalizer={"type": "NFC"})
+    spec["added_tokens"] = [added(t, i) for t, i in (eot, start)]
+    rows = cases(Tokenizer.from_str(json.dumps(spec)), "vocab_json")
+    write(out / "vocab_json", rows, vocab__json=json.dumps(m["vocab"]), merges__txt="#version: 0.2\n" + "".join(" ".join(p) + "\n" for p in m["merges"]), added_tokens__json=json.dumps(dict([eot, start])), tokenizer_config__json=json.dumps({"tokenizer_class": "Qwen2Tokenizer", "eos_token": eot[0]}) + "\n")
+    spec = word_piece()
+    spec["model"]["max_input_chars_per_word"] = 100
+    spec["normalizer"] = bert_normalizer(lowercase=False)
+    rows = cases(Tokenizer.from_str(json.dumps(spec)), "vocab_txt")
+    words = sorted(spec["model"]["vocab"], key=spec["model"]["vocab"].get)
+    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": False, "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", "pad_token": "[PAD]"}
+    write(out / "vocab_txt", rows, vocab__txt="".join(w + "\n" for w in words), tokenizer_config__json=json.dumps(config) + "\n")
+
+
 if __name__ == "__main__":
     out = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent / "tests/fixtures/tokenizer")
     for name, spec in specs().items():
@@ -218,5 +286,12 @@ if __name__ == "__main__":
         rows = cases(Tokenizer.from_str(json.dumps(spec)), name)
         (folder / "cases.json").write_text("[\n" + ",\n".join(json.dumps(r, separators=(",", ":")) for r in rows) + "\n]\n")
     (out / "stages.json").write_text(json.dumps(stages(), separators=(",", ":")))
+    plain = dict(normalization_rule_name="identity", remove_extra_whitespaces=False)
+    llama = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False}
+    piece_model(out / "spm_bpe", llama, model_type="bpe", vocab_size=500, byte_fallback=True, user_defined_symbols=["<x>"], **plain)
+    piece_model(out / "spm_unk", {**llama, "add_eos_token": True}, model_type="bpe", vocab_size=260, add_dummy_prefix=False, **plain)
+    piece_model(out / "spm_unigram", {"tokenizer_class": "T5Tokenizer", "add_bos_token": False, "add_eos_token": True}, model_type="unigram", vocab_size=300, user_defined_symbols=["<x>"], normalization_rule_name="identity")
+    rank_file(out / "tiktoken")
+    old_files(out)
     config = {"bos_token": {"__type": "AddedToken", "content": "<|bos|>"}, "eos_token": "<|eos|>", "add_bos_token": False}
     (out / "llama3/tokenizer_config.json").write_text(json.dumps(config) + "\n")

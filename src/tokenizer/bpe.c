@@ -13,6 +13,8 @@ enum {
     SHORT_WORD = 48, // symbols: up to here a plain scan for the best pair beats a heap
 };
 
+#define MARK "\xe2\x96\x81" // stands for a space
+
 struct bpe_work {
     struct ids symbol; // id of each symbol
     int32_t *prev, *next;
@@ -138,6 +140,38 @@ static bool read_merges(struct bpe *b, const struct vocab *v, struct sv list, st
     return ok;
 }
 
+static bool crosses(const struct bpe *b, int32_t cp) {
+    for (size_t i = 0; i < b->before.n; i++)
+        if (b->before.id[i] == cp) return true;
+    return false;
+}
+
+// Which characters a token that merging makes has before a mark for a space.
+static void find_words(struct bpe *b, const struct vocab *v) {
+    enum { MOST = 16 }; // so many would be no words
+    struct sv mark = sv(MARK), token;
+    b->words = !b->ignore_merges && !b->prefix.n && !b->suffix.n && vocab_id(v, mark) >= 0;
+    for (size_t i = 0; b->words && i < b->slots; i++) {
+        if (b->merge[i].left < 0 || !vocab_token(v, b->merge[i].id, &token)) continue;
+        for (ptrdiff_t at = 0; (at = sv_find(token, mark, (size_t)at)) >= 0; at++) {
+            size_t before;
+            int32_t cp = at ? unicode_before(token, (size_t)at, &before) : -1;
+            if (cp >= 0 && !crosses(b, cp)) ids_push(&b->before, cp);
+        }
+        b->words = b->before.n <= MOST;
+    }
+}
+
+size_t bpe_part(const struct bpe *b, struct sv piece) {
+    struct sv mark = sv(MARK);
+    if (!b->words) return piece.n;
+    for (ptrdiff_t at = 1; (at = sv_find(piece, mark, (size_t)at)) >= 0; at++) {
+        size_t before;
+        if (!crosses(b, unicode_before(piece, (size_t)at, &before))) return (size_t)at;
+    }
+    return piece.n;
+}
+
 bool bpe_read(struct bpe *b, const struct vocab *v, struct json_object *model, struct sv merges,
               struct error *e) {
     unicode_init();
@@ -157,7 +191,9 @@ bool bpe_read(struct bpe *b, const struct vocab *v, struct json_object *model, s
     str_add(&b->prefix, prefix);
     str_add(&b->suffix, suffix);
     bpe_index(b, v);
-    return read_merges(b, v, merges, e);
+    if (!read_merges(b, v, merges, e)) return false;
+    find_words(b, v);
+    return true;
 }
 
 void bpe_index(struct bpe *b, const struct vocab *v) {
@@ -171,6 +207,7 @@ void bpe_index(struct bpe *b, const struct vocab *v) {
 
 void bpe_free(struct bpe *b) {
     free(b->merge);
+    ids_free(&b->before);
     str_free(&b->unk);
     str_free(&b->prefix);
     str_free(&b->suffix);

@@ -19,6 +19,8 @@ struct bpe {
     bool has_unk;
     struct str unk;            // the token for what is not in the vocabulary
     struct str prefix, suffix; // put before a character that isn't first, behind the last
+    bool words;                // a text falls apart before U+2581
+    struct ids before;         // but not behind these characters
     int32_t byte[256];         // <0x00> to <0xFF>, -1 where the vocabulary has none
     int32_t latin[0x180];      // the tokens of the first characters of Unicode, or -1
 };
@@ -35,6 +37,10 @@ bool bpe_read(struct bpe *b, const struct vocab *v, struct json_object *model, s
 void bpe_merge_put(struct bpe *b, struct bpe_merge merge);
 void bpe_index(struct bpe *b, const struct vocab *v);
 void bpe_free(struct bpe *b);
+
+// The bytes at the start of a piece that can be encoded by themselves. Where U+2581 stands for a
+// space, no merge crosses from a word to the next, and so a long text is encoded word by word.
+size_t bpe_part(const struct bpe *b, struct sv piece);
 
 struct bpe_work *bpe_work_open(void);
 void bpe_work_close(struct bpe_work *w);

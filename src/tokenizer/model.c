@@ -7,12 +7,12 @@
 #include "tokenizer/fields.h"
 
 enum {
-    CACHE_SLOTS = 4096,
-    CACHE_TEXT = 36,
-    CACHE_IDS = 5,
+    CACHE_SLOTS = 16384,
+    CACHE_TEXT = 34,
+    CACHE_IDS = 15,
 };
 
-// A word and its ids, one cache line.
+// A word and its ids.
 struct model_cached {
     uint8_t n, ids; // ids 0: free
     char text[CACHE_TEXT];
@@ -94,8 +94,8 @@ static bool encode(const struct model *m, struct model_work *w, struct sv piece,
     return false;
 }
 
-bool model_encode(const struct model *m, struct model_work *w, struct sv piece, struct ids *out,
-                  struct error *e) {
+static bool encode_part(const struct model *m, struct model_work *w, struct sv piece,
+                        struct ids *out, struct error *e) {
     if (piece.n > CACHE_TEXT) return encode(m, w, piece, out, e);
     struct model_cached *c = &w->cache[sv_hash(piece) % CACHE_SLOTS];
     if (c->ids && sv_eq(sv_n(c->text, c->n), piece)) return ids_add(out, c->id, c->ids), true;
@@ -107,4 +107,12 @@ bool model_encode(const struct model *m, struct model_work *w, struct sv piece, 
     memcpy(c->text, piece.p, piece.n);
     memcpy(c->id, out->id + before, c->ids * sizeof *c->id);
     return true;
+}
+
+bool model_encode(const struct model *m, struct model_work *w, struct sv piece, struct ids *out,
+                  struct error *e) {
+    for (size_t n; m->kind == MODEL_BPE && (n = bpe_part(&m->bpe, piece)) < piece.n;
+         piece = sv_cut(piece, n, piece.n))
+        if (!encode_part(m, w, sv_cut(piece, 0, n), out, e)) return false;
+    return encode_part(m, w, piece, out, e);
 }

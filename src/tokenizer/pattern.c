@@ -35,7 +35,7 @@ static const struct {
     {"Lo", IN_LO},         {"M", IN_M},         {"Mn", 1 << CAT_MN}, {"N", IN_N},
     {"Nd", 1 << CAT_ND},   {"Nl", 1 << CAT_NL}, {"P", IN_P},         {"Po", 1 << CAT_PO},
     {"S", IN_S},           {"So", 1 << CAT_SO}, {"Letter", IN_L},    {"Number", IN_N},
-    {"Punctuation", IN_P},
+    {"Punctuation", IN_P}, {"Mc", 1 << CAT_MC},
 };
 
 enum { PROPERTIES = sizeof properties / sizeof *properties };
@@ -88,7 +88,10 @@ static void start(void) {
     onig_unicode_define_user_property("mlxcelbareword", property_ranges[PROPERTIES + 1]);
 }
 
-// \w, \d and [:punct:] are built in, of Oniguruma's own Unicode: put ours in their place.
+// Han of the newest Unicode: Oniguruma's own lacks two extensions.
+#define HAN "\\p{Han}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}"
+
+// \w, \d and the like are built in, of Oniguruma's own Unicode: put ours in their place.
 static void modernise(struct str *out, struct sv source) {
     static const struct {
         const char *old, *in, *bare; // in a bracket, outside
@@ -99,6 +102,13 @@ static void modernise(struct str *out, struct sv source) {
         {"\\D", "\\P{Nd}", "\\P{Nd}"},
         {"[:punct:]", "\\p{P}\\p{S}", "[:punct:]"},
         {"[:^punct:]", "[^\\p{P}\\p{S}]", "[:^punct:]"},
+        {"[:alpha:]", "[:alpha:]\\p{L}", "[:alpha:]"},
+        {"[:^alpha:]", "[^[:alpha:]\\p{L}]", "[:^alpha:]"},
+        {"[:upper:]", "[:upper:]\\p{Lu}", "[:upper:]"},
+        {"[:lower:]", "[:lower:]\\p{Ll}", "[:lower:]"},
+        {"\\p{Han}", HAN, "[" HAN "]"},
+        {"\\P{Han}", "[^" HAN "]", "[^" HAN "]"},
+        {"\\p{^Han}", "[^" HAN "]", "[^" HAN "]"},
     };
     int depth = 0; // of brackets
     for (size_t i = 0; i < source.n;) {

@@ -10,7 +10,8 @@ the two candidates in llama.cpp's log probabilities and in mlxcel's logits.
 llama.cpp rounds activations to 8 bits before it multiplies them with quantized weights, which alone moves a logit by some
 tenths. --dequantize writes FILE's weights as F32 to a temporary GGUF first (needs: pip install gguf numpy), so that both
 compute with the same weights in F32. Else this needs Python's standard library only.
-Exit code 1 when a difference is more than a near tie (a gap over --tie in either)."""
+Exit code 1 when a difference is more than a near tie: a gap over --tie in either. Its default is what rounding activations
+to 8 bits moves SmolLM2-135M's logits by (0.25 rms over 300 tokens of English, mlxcel's native precision beside f32)."""
 import argparse, json, socket, subprocess, sys, tempfile, time, urllib.request
 
 PROMPTS = [
@@ -64,7 +65,7 @@ def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("server"), a.add_argument("gguf"), a.add_argument("checkpoint")
     a.add_argument("--mlxcel", default="build/mlxcel"), a.add_argument("-n", type=int, default=64)
-    a.add_argument("--precision", default="f32"), a.add_argument("--tie", type=float, default=0.15)
+    a.add_argument("--precision", default="f32"), a.add_argument("--tie", type=float, default=0.25)
     a.add_argument("--dequantize", action="store_true")
     a = a.parse_args()
     scratch = tempfile.TemporaryDirectory()

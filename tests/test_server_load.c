@@ -46,6 +46,14 @@ static void large_bodies(void **state) {
     expect_refusal(&a, 413, NULL, "over 1 MiB");
     answer_free(&a);
     str_free(&chunks);
+    // In the limit, but not when it is parsed.
+    str_clear(&body);
+    str_puts(&body, "{\"messages\":[{}");
+    for (int i = 0; i < 100000; i++) str_puts(&body, ",{}");
+    str_puts(&body, "]}");
+    ask(&main_server, &a, "POST", CHAT, "", str_sv(&body));
+    expect_refusal(&a, 413, NULL, "the body's JSON would take 83 MiB of memory, over 32");
+    answer_free(&a);
     str_free(&body);
 }
 
@@ -269,6 +277,34 @@ static void many_connections(void **state) {
     assert_int_equal(server_stop(&s), 0);
 }
 
+// Bodies count only until they are read: answers that take long leave room for others'.
+static void many_bodies(void **state) {
+    struct server s;
+    struct answer a;
+    struct str body = {0};
+    int fd[8];
+    (void)state;
+    server_start(&s, ARGS("-m", MODEL, "--max-body", "1", "-np", "9"));
+    for (int i = 0; i < 1000000; i++) str_addc(&body, ' ');
+    str_puts(&body, "{\"prompt\":\"\\n\",\"stream\":true," ENDLESS "}");
+    for (size_t i = 0; i < 8; i++) {
+        struct str all = {0};
+        fd[i] = client_open(&s);
+        client_ask(fd[i], "POST", TEXT, "", str_sv(&body));
+        client_take_until(fd[i], &all, "Hello");
+        str_free(&all);
+    }
+    str_clear(&body);
+    for (int i = 0; i < 1000000; i++) str_addc(&body, ' ');
+    str_puts(&body, "{\"prompt\":\"\\n\",\"max_tokens\":1}");
+    ask(&s, &a, "POST", TEXT, "", str_sv(&body));
+    assert_int_equal(a.status, 200);
+    answer_free(&a);
+    for (size_t i = 0; i < 8; i++) close(fd[i]);
+    str_free(&body);
+    assert_int_equal(server_stop(&s), 0);
+}
+
 // --- keys, starting, stopping --------------------------------------------------------------------
 
 static void keys(void **state) {
@@ -449,6 +485,7 @@ int main(void) {
         cmocka_unit_test(leaving),
         cmocka_unit_test(full),
         cmocka_unit_test(many_connections),
+        cmocka_unit_test(many_bodies),
         cmocka_unit_test(keys),
         cmocka_unit_test(wrong_starts),
         cmocka_unit_test(loading),

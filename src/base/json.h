@@ -24,6 +24,9 @@ bool json_bool_at(struct json_object *o, const char *key, bool otherwise);
 int64_t json_int_at(struct json_object *o, const char *key, int64_t otherwise);
 double json_number_at(struct json_object *o, const char *key, double otherwise);
 
+// The bytes of memory that parsing a text takes, at most: up to 300 times those of the text.
+size_t json_cost(struct sv text);
+
 // What a value is, for errors: "a string", "an object", "null", ...
 const char *json_kind(struct json_object *o);
 

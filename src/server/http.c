@@ -1,5 +1,6 @@
 #include "server/http.h"
 
+#include <malloc.h>
 #include <microhttpd.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,11 +17,13 @@
 #include "server/listen.h"
 
 enum {
-    BODIES = 8,      // of the largest size, that all requests together may hold
-    TOO_FAR = 4,     // a body that many times too large isn't read to its end
-    EXTRA = 64,      // connections over the limit that are told so; more are closed unheard
-    BLOCK = 4096,    // bytes of a stream that libmicrohttpd takes at once
-    LOGGED_PATH = 80 // bytes of a path in a log line
+    BODIES = 8,             // of the largest size, that all requests together may hold
+    TREES = 32,             // of the largest body, that parsing all requests may take
+    TREES_LARGE = 16 << 20, // bytes of one whose memory is given back to the system
+    TOO_FAR = 4,            // a body that many times too large isn't read to its end
+    EXTRA = 64,             // connections over the limit that are told so; more are closed unheard
+    BLOCK = 4096,           // bytes of a stream that libmicrohttpd takes at once
+    LOGGED_PATH = 80        // bytes of a path in a log line
 };
 
 struct conn {
@@ -44,6 +47,7 @@ struct http {
     size_t conn_count;
     size_t answering;
     size_t body_bytes; // of all bodies now
+    size_t tree_bytes; // of the JSON that is parsed of them
     bool draining;
 };
 
@@ -156,6 +160,13 @@ static enum MHD_Result send_events(struct exchange *x) {
     return send_response(x, response);
 }
 
+static void drop_body(struct exchange *x) {
+    pthread_mutex_lock(&x->http->lock);
+    x->http->body_bytes -= x->body.n;
+    pthread_mutex_unlock(&x->http->lock);
+    str_free(&x->body);
+}
+
 // --- routes --------------------------------------------------------------------------------------
 
 static bool check_ready(struct exchange *x) {
@@ -214,10 +225,42 @@ static enum MHD_Result get_model(struct exchange *x) {
     return sent;
 }
 
-static enum MHD_Result complete(struct exchange *x, bool chat) {
+static bool take_tree(struct exchange *x, size_t cost) {
     struct http *h = x->http;
+    size_t most = TREES * h->o->max_body;
+    if (cost > most)
+        return refuse(&x->refusal, 413, NULL,
+                      "the body's JSON would take %zu MiB of memory, over %zu (--max-body)",
+                      cost >> 20, most >> 20);
+    pthread_mutex_lock(&h->lock);
+    bool room = cost <= most - h->tree_bytes;
+    if (room) h->tree_bytes += cost;
+    pthread_mutex_unlock(&h->lock);
+    return room || refuse(&x->refusal, 503, NULL, "too many large requests at once");
+}
+
+static void drop_tree(struct http *h, size_t cost) {
+    pthread_mutex_lock(&h->lock);
+    h->tree_bytes -= cost;
+    pthread_mutex_unlock(&h->lock);
+#ifdef __GLIBC__
+    if (cost >= TREES_LARGE) malloc_trim(0); // else its threads' heaps keep what was the most
+#endif
+}
+
+// The body isn't needed longer, while the answer may take long.
+static bool start(struct exchange *x, bool chat) {
+    struct http *h = x->http;
+    size_t cost = json_cost(str_sv(&x->body));
+    if (!take_tree(x, cost)) return false;
     x->completion = completion_start(h->worker, chat, str_sv(&x->body), h->o->name, &x->refusal);
-    if (!x->completion) return send_refusal(x);
+    drop_body(x);
+    drop_tree(h, cost);
+    return x->completion != NULL;
+}
+
+static enum MHD_Result complete(struct exchange *x, bool chat) {
+    if (!start(x, chat)) return send_refusal(x);
     if (completion_streams(x->completion)) return send_events(x);
     struct str json = {0};
     enum MHD_Result sent = MHD_NO; // a client that left gets no answer
@@ -349,13 +392,6 @@ static bool take_room(struct exchange *x, size_t n) {
     if (room) h->body_bytes += n;
     pthread_mutex_unlock(&h->lock);
     return room || refuse(&x->refusal, 503, NULL, "too many large requests at once");
-}
-
-static void drop_body(struct exchange *x) {
-    pthread_mutex_lock(&x->http->lock);
-    x->http->body_bytes -= x->body.n;
-    pthread_mutex_unlock(&x->http->lock);
-    str_free(&x->body);
 }
 
 // False when the body goes on and on.

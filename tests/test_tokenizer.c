@@ -4,8 +4,10 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "tokenizer/decoder.h"
 #include "tokenizer/normalizer.h"
@@ -558,6 +560,35 @@ static void test_malformed(void **state) {
     assert_non_null(strstr(e.text, "/nonexistent/tokenizer.json: No such file"));
 }
 
+// Damaged files of the other kinds: an error that names the file, whatever byte is wrong or
+// missing.
+static void test_damaged(void **state) {
+    (void)state;
+    static const char *const files[] = {"spm_unigram/tokenizer.model", "spm_bpe/tokenizer.model",
+                                        "tiktoken/qwen.tiktoken"};
+    char dir[] = "/tmp/mlxcel-test-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
+        char from[256], to[256];
+        struct error e = {0};
+        struct str file = {0};
+        snprintf(from, sizeof from, FIXTURES "/tokenizer/%s", files[k]);
+        snprintf(to, sizeof to, "%s/%s", dir, strrchr(from, '/') + 1);
+        assert_true(file_read(from, 1 << 20, &file, &e));
+        for (size_t cut = file.n / 7 + 3; cut < file.n; cut += file.n / 7) {
+            assert_true(file_write(to, sv_cut(str_sv(&file), 0, cut), &e));
+            struct error why = {0};
+            struct tokenizer *t = tok_open(to, &why);
+            if (!t) assert_int_equal(strncmp(why.text, to, strlen(to)), 0);
+            assert_true(t || why.set);
+            tok_close(t);
+        }
+        assert_int_equal(remove(to), 0);
+        str_free(&file);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void test_deep(void **state) {
     (void)state;
     struct str json = {0};
@@ -613,7 +644,8 @@ int main(void) {
         cmocka_unit_test(test_invalid_utf8), cmocka_unit_test(test_long_runs),
         cmocka_unit_test(test_scanners),     cmocka_unit_test(test_scanners_know_unicode),
         cmocka_unit_test(test_threads),      cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_deep),         cmocka_unit_test(test_explosions),
+        cmocka_unit_test(test_damaged),      cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_explosions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,8 @@ bool charsmap_read(struct charsmap *m, struct sv blob, struct error *e) {
     if (blob.n < 4 || size % 4 || size > blob.n - 4)
         return fail(e, "precompiled_charsmap: its trie of %zu bytes does not fit in %zu", size,
                     blob.n);
+    if (!utf8_valid(sv_cut(blob, 4 + size, blob.n)))
+        return fail(e, "precompiled_charsmap: its texts are not UTF-8");
     m->units = size / 4;
     m->unit = mem_array(m->units, sizeof *m->unit);
     for (size_t i = 0; i < m->units; i++) m->unit[i] = little(blob.p + 4 + 4 * i);
@@ -52,7 +54,7 @@ bool charsmap_find(const struct charsmap *m, struct sv text, bool longest, struc
         if (!has_value(unit)) continue;
         if (at >= m->units) break;
         size_t value = m->unit[at] & 0x7fffffff;
-        if (value >= m->text.n) break;
+        if (value >= m->text.n || ((unsigned char)m->text.p[value] & 0xc0) == 0x80) break;
         struct sv rest = sv_cut(str_sv(&m->text), value, m->text.n);
         const char *end = memchr(rest.p, 0, rest.n);
         *becomes = sv_n(rest.p, end ? (size_t)(end - rest.p) : rest.n);

@@ -96,6 +96,7 @@ static bool read_trainer(struct spm *s, struct sv message, struct error *e) {
         }
     }
     if (e->set) return false;
+    if (!utf8_valid(str_sv(&s->unk_text))) return fail(e, "unk_surface is not UTF-8");
     if (model != SPM_UNIGRAM && model != SPM_BPE)
         return fail(e, "model_type %llu is not supported (unigram and BPE are)",
                     (unsigned long long)model);

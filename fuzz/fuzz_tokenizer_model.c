@@ -1,0 +1,63 @@
+// tokenizer.model and tiktoken files of any bytes: what is accepted must encode a text and decode
+// any ids, and streaming must give what decoding gives. The first byte says which kind follows;
+// bytes behind the last one of 0xff are the text.
+#include <stdlib.h>
+
+#include "tokenizer/parts.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static bool read_model(struct tokenizer *t, struct sv file, bool ranks, struct error *e) {
+    if (ranks) {
+        struct json_object *stages = json_read(
+            sv("{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"}}"),
+            "stages", e);
+        bool ok = tiktoken_read(&t->model, file, e) && tok_read_stages(t, stages, e);
+        json_object_put(stages);
+        return ok;
+    }
+    if (!model_read_spm(&t->model, file, e)) return false;
+    norm_spm(&t->normalizer, &t->model.spm);
+    decode_spm(&t->decoder, &t->model.spm);
+    return added_read(&t->added, NULL, &t->model.vocab, &t->normalizer, e);
+}
+
+static void round_trip(const struct tokenizer *t, struct sv text) {
+    struct ids ids = {0};
+    struct error e = {0};
+    struct str whole = {0}, streamed = {0};
+    if (!tok_encode(t, text, true, &ids, &e) && !e.set) abort();
+    for (size_t i = 0; i < text.n && i < 64; i++) ids_push(&ids, text.p[i] * 3);
+    tok_decode(t, ids.id, ids.n, false, &whole);
+    struct tok_stream *s = tok_stream_open(t, false);
+    for (size_t i = 0; i < ids.n; i++) {
+        size_t before = streamed.n;
+        tok_stream_push(s, ids.id[i], &streamed);
+        if (!utf8_valid(sv_cut(str_sv(&streamed), before, streamed.n))) abort();
+    }
+    tok_stream_finish(s, &streamed);
+    tok_stream_close(s);
+    if (!sv_eq(str_sv(&whole), str_sv(&streamed))) abort();
+    str_free(&whole);
+    str_free(&streamed);
+    ids_free(&ids);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (!size) return 0;
+    struct sv file = sv_n((const char *)data + 1, size - 1);
+    size_t end = file.n;
+    while (end && (unsigned char)file.p[end - 1] != 0xff) end--;
+    struct sv text = sv_cut(file, end, file.n);
+    if (end) file.n = end - 1;
+    struct error e = {0};
+    struct tokenizer *t = tok_new();
+    if (read_model(t, file, data[0] & 1, &e)) {
+        round_trip(t, text);
+        round_trip(t, sv("Hello  w\xc3\xb6rld\n\xe4\xbd\xa0 a b ab 12 <x> \xff"));
+    } else if (!e.set) {
+        abort();
+    }
+    tok_close(t);
+    return 0;
+}

@@ -1,0 +1,76 @@
+// mlxcel tokenize and detokenize, as programs: what they print, their batches, wrong usage.
+#include "check.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "base/str.h"
+
+// Runs a shell command and returns what it prints on standard output; *code is its exit code.
+static struct str output(const char *command, int *code) {
+    struct str out = {0};
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    char buf[4096];
+    for (size_t n; (n = fread(buf, 1, sizeof buf, f)) > 0;) str_add(&out, sv_n(buf, n));
+    *code = WEXITSTATUS(pclose(f));
+    return out;
+}
+
+static void check(const char *command, int want_code, const char *want) {
+    int code;
+    struct str got = output(command, &code);
+    assert_string_equal(str_c(&got), want);
+    assert_int_equal(code, want_code);
+    str_free(&got);
+}
+
+#define DIR FIXTURES "/tokenizer/"
+
+static void test_texts(void **state) {
+    (void)state;
+    check(MLXCEL " tokenize -m " DIR "spm_bpe --no-special --ids a", 0, "261\n");
+    check(MLXCEL " tokenize -m " DIR "spm_bpe/tokenizer.model --ids a", 0, "261\n");
+    check("printf a | " MLXCEL " tokenize -m " DIR "spm_bpe --ids -", 0, "1,261\n");
+    check(MLXCEL " tokenize -m " DIR "spm_bpe a", 0,
+          "1\t\"<s>\"\n261\t\"\xe2\x96\x81"
+          "a\"\n");
+    check(MLXCEL " detokenize -m " DIR "spm_bpe '1,261 [261]'", 0, "<s> a a\n");
+    check(MLXCEL " detokenize -m " DIR "spm_bpe --no-special 1,261", 0, "a\n");
+}
+
+static void test_batches(void **state) {
+    (void)state;
+    check("printf '%s\\n' '{\"text\":\"a\"}' '' '{\"text\":\"a\",\"add_special\":false}' '[]' "
+          "'{\"text\":1}' | " MLXCEL " tokenize -m " DIR "spm_bpe --jsonl",
+          0,
+          "{\"ids\":[1,261]}\n{\"ids\":[261]}\n{\"error\":\"line 4: not a JSON object\"}\n"
+          "{\"error\":\"line 5: key \\\"text\\\" is not a string\"}\n");
+    check("printf '%s\\n' '{\"ids\":[1,261]}' '{\"ids\":[1,261],\"skip_special\":true}' "
+          "'{\"ids\":[-1]}' '{\"ids\":[99999999999]}' | " MLXCEL " detokenize -m " DIR
+          "spm_bpe --jsonl",
+          0,
+          "{\"text\":\"<s> a\",\"pieces\":[\"<s>\",\" a\",\"\"]}\n"
+          "{\"text\":\"a\",\"pieces\":[\"\",\"a\",\"\"]}\n"
+          "{\"error\":\"line 3: ids[0] is -1, not a token id\"}\n"
+          "{\"text\":\"\",\"pieces\":[\"\",\"\"]}\n");
+}
+
+static void test_usage(void **state) {
+    (void)state;
+    check(MLXCEL " tokenize -m " DIR "spm_bpe 2>/dev/null", 2, "");
+    check(MLXCEL " tokenize -m " DIR "spm_bpe --jsonl a 2>/dev/null", 2, "");
+    check(MLXCEL " detokenize -m " DIR "spm_bpe 1,x 2>/dev/null", 2, "");
+    check(MLXCEL " tokenize -m " FIXTURES " a 2>&1", 1,
+          "mlxcel: error: " FIXTURES ": no tokenizer (looked for tokenizer.json, tokenizer.model, "
+          "*.tiktoken, vocab.json with merges.txt, vocab.txt)\n");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_usage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

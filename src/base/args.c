@@ -10,6 +10,7 @@
 struct arg_value {
     const struct arg *arg;
     bool given, set; // set: given, or there is a default
+    struct sv by;    // the name that was typed, or the variable
     struct sv text;
     int64_t i;
     double f;
@@ -94,12 +95,17 @@ struct sv args_nearest(struct sv typed, const char *words) {
     return best;
 }
 
+// A word behind one dash is taken for a long name: "-temp" for "--temp".
 static bool unknown(const struct args *a, struct sv name, struct error *e) {
     struct sv best = sv("");
+    struct str typed = {0};
     size_t best_n = SIZE_MAX;
-    for (size_t k = 0; is_long(name) && k < a->n; k++)
+    if (!is_long(name)) str_addc(&typed, '-');
+    str_add(&typed, name);
+    for (size_t k = 0; name.n > 2 && k < a->n; k++)
         if (a->value[k].arg->kind != ARG_REFUSED)
-            nearer(name, a->value[k].arg->names, &best, &best_n);
+            nearer(str_sv(&typed), a->value[k].arg->names, &best, &best_n);
+    str_free(&typed);
     if (best.n)
         return fail(e, "unknown option %.*s; did you mean %.*s?", (int)name.n, name.p, (int)best.n,
                     best.p);
@@ -112,8 +118,9 @@ static bool unknown(const struct args *a, struct sv name, struct error *e) {
 
 static bool out_of_range(const struct arg *arg, struct sv from, struct sv text, struct error *e) {
     const char *kind = arg->kind == ARG_INT ? "a whole number" : "a number";
-    return fail(e, "%.*s \"%.*s\": must be %s from %.16g to %.16g", (int)from.n, from.p,
-                (int)text.n, text.p, kind, arg->least, arg->most);
+    int digits = arg->kind == ARG_INT ? 17 : 6; // a whole number exactly
+    return fail(e, "%.*s \"%.*s\": must be %s from %.*g to %.*g", (int)from.n, from.p, (int)text.n,
+                text.p, kind, digits, arg->least, digits, arg->most);
 }
 
 static bool read_number(struct arg_value *v, struct sv from, struct sv text, struct error *e) {
@@ -184,6 +191,7 @@ static bool read_environment(struct arg_value *v, struct error *e) {
         const char *text = getenv(key);
         free(key);
         if (!text || !*text) continue;
+        v->by = name;
         if (v->arg->kind == ARG_FLAG) return store_flag_text(v, name, sv(text), e);
         v->given = true;
         return store(v, name, sv(text), e);
@@ -202,6 +210,7 @@ static bool option(struct arg_value *v, struct sv name, const struct sv *joined,
                    char **argv, int *at, struct error *e) {
     if (v->arg->kind == ARG_REFUSED) return refuse(v, name, e);
     v->given = v->set = true;
+    v->by = name;
     if (v->arg->kind == ARG_FLAG) {
         if (!joined) return true;
         return fail(e, "%.*s takes no value", (int)name.n, name.p);
@@ -213,31 +222,46 @@ static bool option(struct arg_value *v, struct sv name, const struct sv *joined,
     return store(v, name, sv(argv[++*at]), e);
 }
 
-// "-v", "-n5", "-vq", "-n 5", or a longer name with one dash, as llama.cpp has them: "-sys TEXT".
-static bool short_options(struct args *a, struct sv arg, int argc, char **argv, int *at,
-                          struct error *e) {
-    struct arg_value *whole = find(a, arg);
-    if (whole) return option(whole, arg, NULL, argc, argv, at, e);
-    for (size_t i = 1; i < arg.n; i++) {
-        char name[] = {'-', arg.p[i], 0};
-        struct arg_value *v = find(a, sv(name));
-        if (!v) return unknown(a, arg, e);
-        struct sv rest = sv_cut(arg, i + 1, arg.n);
-        bool flag = v->arg->kind == ARG_FLAG;
-        if (!option(v, sv(name), flag || !rest.n ? NULL : &rest, argc, argv, at, e)) return false;
-        if (!flag) break;
-    }
-    return true;
-}
-
-static bool long_option(struct args *a, struct sv arg, int argc, char **argv, int *at,
-                        struct error *e) {
+// "--name", "--name=value", and the same of a short name: "-n", "-n=5".
+static bool named(struct args *a, struct sv arg, int argc, char **argv, int *at, struct error *e) {
     ptrdiff_t eq = sv_find(arg, sv("="), 0);
     struct sv name = eq < 0 ? arg : sv_cut(arg, 0, (size_t)eq);
     struct sv joined = eq < 0 ? sv("") : sv_cut(arg, (size_t)eq + 1, arg.n);
     struct arg_value *v = find(a, name);
     if (!v) return unknown(a, name, e);
     return option(v, name, eq < 0 ? NULL : &joined, argc, argv, at, e);
+}
+
+static bool begins_number(struct sv s) {
+    size_t i = s.n && (s.p[0] == '-' || s.p[0] == '.') ? 1 : 0;
+    return i < s.n && s.p[i] >= '0' && s.p[i] <= '9';
+}
+
+// "-vq": several flags behind one dash.
+static bool flags(struct args *a, struct sv arg, int argc, char **argv, int *at, struct error *e) {
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 1; i < arg.n; i++) {
+            char name[] = {'-', arg.p[i], 0};
+            struct arg_value *v = find(a, sv(name));
+            if (!v || v->arg->kind != ARG_FLAG) return unknown(a, arg, e);
+            if (pass && !option(v, args_word(v->arg->names, 0), NULL, argc, argv, at, e))
+                return false;
+        }
+    }
+    return true;
+}
+
+// "-n5" too, but only of numbers: llama.cpp has words behind one dash ("-fa on", "-cnv"), which
+// must not pass for -f and -c with a value.
+static bool short_options(struct args *a, struct sv arg, int argc, char **argv, int *at,
+                          struct error *e) {
+    if (arg.n == 2 || find(a, arg) || sv_find(arg, sv("="), 0) >= 0)
+        return named(a, arg, argc, argv, at, e);
+    struct arg_value *v = find(a, sv_cut(arg, 0, 2));
+    struct sv rest = sv_cut(arg, 2, arg.n);
+    if (v && (v->arg->kind == ARG_INT || v->arg->kind == ARG_NUMBER) && begins_number(rest))
+        return option(v, sv_cut(arg, 0, 2), &rest, argc, argv, at, e);
+    return flags(a, arg, argc, argv, at, e);
 }
 
 static bool operand(struct args *a, struct sv text, struct error *e) {
@@ -250,25 +274,25 @@ static bool operand(struct args *a, struct sv text, struct error *e) {
                 alone ? "" : "mlxcel help ", a->command->name, alone ? " --help" : "");
 }
 
-static void collect(struct args *a, const struct command *c) {
+static void collect(struct args *a, const struct command *c, size_t operands) {
     *a = (struct args){.command = c};
     for (size_t g = 0; c->groups[g]; g++) a->n += c->groups[g]->n;
     a->value = mem_array(a->n, sizeof *a->value);
-    a->operand = mem_array(c->operands_most, sizeof *a->operand);
+    a->operand = mem_array(operands, sizeof *a->operand);
     size_t at = 0;
     for (size_t g = 0; c->groups[g]; g++)
         for (size_t k = 0; k < c->groups[g]->n; k++) a->value[at++].arg = &c->groups[g]->arg[k];
 }
 
 bool args_parse(struct args *a, const struct command *c, int argc, char **argv, struct error *e) {
-    collect(a, c);
+    collect(a, c, (size_t)argc);
     bool options = true, ok = true;
     for (int at = 0; ok && at < argc; at++) {
         struct sv arg = sv(argv[at]);
         if (options && sv_is(arg, "--"))
             options = false;
         else if (options && is_long(arg))
-            ok = long_option(a, arg, argc, argv, &at, e);
+            ok = named(a, arg, argc, argv, &at, e);
         else if (options && arg.n > 1 && arg.p[0] == '-')
             ok = short_options(a, arg, argc, argv, &at, e);
         else
@@ -328,3 +352,7 @@ size_t args_texts(const struct args *a, const char *name, const struct sv **out)
 }
 
 bool args_given(const struct args *a, const char *name) { return need(a, name, is_any)->given; }
+
+struct sv args_given_by(const struct args *a, const char *name) {
+    return need(a, name, is_any)->by;
+}

@@ -39,11 +39,11 @@ struct arg_group {
 struct args;
 
 struct command {
-    const char *name, *alias; // alias may be NULL
-    bool alone;               // a program by itself; else a subcommand of mlxcel
-    const char *summary;      // one line, no full stop
-    const char *operands;     // for the usage line: "[MODEL]"; NULL: takes none
-    size_t operands_most;
+    const char *name, *alias;              // alias may be NULL
+    bool alone;                            // a program by itself; else a subcommand of mlxcel
+    const char *summary;                   // one line, no full stop
+    const char *operands;                  // for the usage line: "[MODEL]"; NULL: takes none
+    size_t operands_most;                  // SIZE_MAX: any number
     const char *about;                     // a paragraph for help and the man page, or NULL
     const char *examples;                  // lines, each a command with a comment; or NULL
     const struct arg_group *const *groups; // ends with NULL
@@ -73,6 +73,8 @@ int64_t args_int(const struct args *a, const char *name);      // 0 when unset
 double args_number(const struct args *a, const char *name);    // 0 when unset
 size_t args_texts(const struct args *a, const char *name, const struct sv **out); // how many
 bool args_given(const struct args *a, const char *name); // by argv or the environment
+// What gave it: the name as typed ("-t", "--temp"), a variable, or an empty view.
+struct sv args_given_by(const struct args *a, const char *name);
 
 // The word of `words` (with spaces between) that is nearest to a mistyped one, or an empty view.
 struct sv args_nearest(struct sv typed, const char *words);

@@ -1,4 +1,4 @@
-# The programs, the library with its header and pkg-config file, the manual page.
+# The programs, the library with its header and pkg-config file, the manual pages.
 add_custom_target(programs DEPENDS mlxcel-lib)
 foreach(PROGRAM mlxcel mlxcel-server)
   if(TARGET ${PROGRAM})
@@ -7,13 +7,18 @@ foreach(PROGRAM mlxcel mlxcel-server)
   endif()
 endforeach()
 
-# The manual page is written by the program, from the table that --help prints.
-if(TARGET mlxcel AND NOT CMAKE_CROSSCOMPILING)
-  add_custom_command(OUTPUT mlxcel.1 COMMAND mlxcel --man > mlxcel.1 DEPENDS mlxcel VERBATIM)
-  add_custom_target(man ALL DEPENDS mlxcel.1)
-  add_dependencies(programs man)
-  install(FILES ${CMAKE_BINARY_DIR}/mlxcel.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-endif()
+# The manual pages are written by the programs, from the tables that --help prints.
+add_custom_target(man ALL)
+add_dependencies(programs man)
+foreach(PROGRAM mlxcel mlxcel-server)
+  if(TARGET ${PROGRAM} AND NOT CMAKE_CROSSCOMPILING)
+    add_custom_command(OUTPUT ${PROGRAM}.1 COMMAND ${PROGRAM} --man > ${PROGRAM}.1
+      DEPENDS ${PROGRAM} VERBATIM)
+    add_custom_target(man-${PROGRAM} DEPENDS ${PROGRAM}.1)
+    add_dependencies(man man-${PROGRAM})
+    install(FILES ${CMAKE_BINARY_DIR}/${PROGRAM}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  endif()
+endforeach()
 
 set(HEADER include/mlxcel.h)
 if(EXISTS ${CMAKE_SOURCE_DIR}/${HEADER})

@@ -71,7 +71,10 @@ static void test_help(void **state) {
         program_free(&by_option);
     }
     assert_true(has(&man.out_text, ".It Ev MLXCEL_DEVICE\n"));
-    assert_false(has(&man.out_text, "draft")); // what isn't in this build isn't listed
+    assert_true(has(&man.out_text, ".Ss mlxcel serve\n"));
+    assert_true(sv_starts(str_sv(&man.out_text), sv(".Dd ")));
+    assert_false(has(&man.out_text, "Mdocdate")); // which would be read as today
+    assert_false(has(&man.out_text, "draft"));    // what isn't in this build isn't listed
     program_free(&overview);
     program_free(&man);
 
@@ -106,18 +109,107 @@ static void test_usage_errors(void **state) {
     WRONG("--precision \"f16\": must be one of native|f32", "generate", "--precision", "f16");
     WRONG("--json takes no value", "generate", "--json=1");
     WRONG("--prompt needs a value: --prompt TEXT", "generate", "--prompt");
-    WRONG("unexpected argument \"b\"", "generate", "b");
+    WRONG("unexpected argument \"b\"", "generate", "a", "b");
+    WRONG("two models, \"a\" and --model \"b\"", "generate", "a", "-m", "b", "-p", "x");
+    WRONG("--prompt is empty", "generate", MODEL, "-p", "");
+    WRONG("--prompt is empty", "run", MODEL, "--raw", "-p", "");
+    WRONG("--seed \"-5\": must be a whole number from -1 to 9007199254740991", "generate", MODEL,
+          "-p", "x", "--seed", "-5");
+    WRONG("--batch \"4097\": must be a whole number from 1 to 4096", "inspect", MODEL, "--batch",
+          "4097");
     WRONG("LoRA adapters are not in this build", "generate", "-m", MODEL, "--adapter", "x");
     WRONG("-ngl: a model can't be split", "generate", "-m", MODEL, "-ngl", "99");
     WRONG("no model: pass a checkpoint's folder with -m PATH", "generate", "-p", "x");
     WRONG("exclude each other", "generate", "-m", MODEL, "-p", "x", "-f", "y");
     WRONG("--json needs a prompt", "run", MODEL, "--json");
-    WRONG("/no/such: No such file", "generate", "-m", "/no/such", "-p", "x");
-    WRONG("does not download", "generate", "-m", "owner/name", "-p", "x");
     WRONG("no token ids", "logits", "-m", MODEL);
     WRONG("\"x\" is not a token id", "logits", "-m", MODEL, "--ids", "1,x");
     WRONG("no token ids", "logits", "-m", MODEL, "--ids", ",");
 #undef WRONG
+}
+
+// llama.cpp's words behind one dash are not -f, -c, -n or -s with a value; numbers may hang on.
+static void test_one_dash(void **state) {
+    (void)state;
+    static const char *const unknown[] = {"-fx", "-cx", "-n-x", "-nope",
+                                          "-sx", "-px", "-mx",  "-vx"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        char say[32];
+        snprintf(say, sizeof say, "unknown option %s", unknown[i]);
+        expect_error(2, say, "", ARGS("generate", MODEL, "-p", "Hi", unknown[i], "on"));
+    }
+    expect_error(2, "unknown option -temp; did you mean --temp?", "",
+                 ARGS("generate", MODEL, "-p", "Hi", "-temp", "0.5"));
+    static const char *const refused[] = {"-fa",  "-cnv", "-no-cnv", "-ctk", "-ctv",   "-cb",
+                                          "-ngl", "-co",  "-hf",     "-md",  "--lora", "-np"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char say[32];
+        snprintf(say, sizeof say, "error: %s: ", refused[i]);
+        expect_error(2, say, "", ARGS("generate", MODEL, "-p", "Hi", refused[i], "on"));
+    }
+    expect_text("Hello,\n", "", ARGS("generate", MODEL, "-p", "Hi", "-n2"));
+    expect_text("Hello,\n", "", ARGS("generate", MODEL, "-p=Hi", "-n=2", "-qv", "--jinja"));
+    expect_text("Hello,\n", "",
+                ARGS("generate", ("-m=" FIXTURES "/text"), "-p=Hi", "-n=2", "-t.0"));
+}
+
+// Missing is 1 everywhere, and said with the same words.
+static void test_missing_model(void **state) {
+    (void)state;
+    const char *say = "/no/such: no such checkpoint: give its folder, or a file in it";
+    expect_error(1, say, "", ARGS("generate", "-m", "/no/such", "-p", "x"));
+    expect_error(1, say, "", ARGS("generate", "/no/such", "-p", "x"));
+    expect_error(1, say, "", ARGS("run", "/no/such"));
+    expect_error(1, say, "", ARGS("logits", "/no/such", "--ids", "1"));
+    expect_error(1, say, "", ARGS("inspect", "/no/such"));
+    expect_error(1, say, "", ARGS("bench", "/no/such"));
+    expect_error(1, say, "", ARGS("tokenize", "-m", "/no/such", "x"));
+    expect_error(1, say, "", ARGS("detokenize", "-m", "/no/such", "1"));
+    expect_error(1, "does not download", "", ARGS("generate", "-m", "owner/name", "-p", "x"));
+}
+
+static void test_hints(void **state) {
+    (void)state;
+    struct program a, b;
+    expect_error(2, "mlxcel run PATH", "", ARGS("chat"));
+    expect_error(2, "downloads are not in this build", "", ARGS("pull", "x"));
+    expect_error(2, "mlxcel import", "", ARGS("convert"));
+    expect_error(2, "quantizing is not in this build", "", ARGS("quantize"));
+    expect_error(2, "the version is mlxcel --version", "", ARGS("-v"));
+    assert_int_equal(program_run(&a, "", ARGS("version")), 0);
+    assert_int_equal(program_run(&b, "", ARGS("--version")), 0);
+    assert_string_equal(a.out_text.p, b.out_text.p);
+    program_free(&a);
+    program_free(&b);
+}
+
+static void expect_told(const char *part, const char *const *args) {
+    struct program p;
+    assert_int_equal(program_run(&p, "", args), 0);
+    if (part && !has(&p.err_text, part)) fail_msg("\"%s\" is not in: %s", part, str_c(&p.err_text));
+    if (!part) assert_string_equal(str_c(&p.err_text), "");
+    program_free(&p);
+}
+
+// What is accepted but doesn't do what one might think.
+static void test_told(void **state) {
+    (void)state;
+#define TOLD(part, ...)                                                                            \
+    expect_told(part, ARGS("generate", MODEL, "-p", "Hi", "-n", "1", __VA_ARGS__))
+    TOLD("-t is the temperature here; threads: --threads", "-t", "8");
+    TOLD(NULL, "--temp", "8");
+    TOLD(NULL, "-t", "2");
+    TOLD("--seed changes nothing at temperature 0", "-v", "--seed", "1");
+    TOLD("--top-k changes nothing at temperature 0", "-v", "--top-k", "1");
+    TOLD(NULL, "--seed", "1");
+    TOLD("device gpu: this build has none", "--device", "gpu");
+#undef TOLD
+    expect_told("the context of 32 tokens is full (-c, --ctx-size)",
+                ARGS("generate", MODEL, "-p", "Hi", "--ignore-eos", "-c", "32"));
+    setenv("MLXCEL_LOG", "loud", 1);
+    expect_error(2, "MLXCEL_LOG \"loud\": must be one of error|warn|info|debug", "",
+                 ARGS("generate", MODEL, "-p", "Hi"));
+    unsetenv("MLXCEL_LOG");
 }
 
 static void test_environment(void **state) {
@@ -134,7 +226,7 @@ static void test_environment(void **state) {
     setenv("MLXCEL_DEVICE", "abacus", 1);
     expect_error(2, "MLXCEL_DEVICE \"abacus\": must be one of", "", ARGS("generate", "-p", "Hi"));
     setenv("MLXCEL_DEVICE", "gpu", 1); // a wish: without one it is the CPU
-    expect_text(GREETING "\n", "", ARGS("generate", "-p", "Hi"));
+    expect_text(GREETING "\n", "", ARGS("generate", "-p", "Hi", "-q"));
     unsetenv("MLXCEL_DEVICE");
     unsetenv("LLAMA_ARG_N_PREDICT");
     unsetenv("LLAMA_ARG_MODEL");
@@ -154,6 +246,9 @@ static void test_prompts(void **state) {
     expect_text(GREETING "\n", "",
                 ARGS("generate", "-m", (FIXTURES "/text/config.json"), "-f", file));
     expect_text(GREETING "\n", "", ARGS("run", MODEL, "-p", "Hi"));
+    expect_error(1, "standard input: the prompt is empty", "\n", ARGS("generate", MODEL));
+    expect_error(1, "standard input: the prompt is empty", "", ARGS("generate", MODEL, "--raw"));
+    expect_text("", "", ARGS("generate", MODEL, "-p", "Hi", "-n", "0"));
     expect_error(1, "no-such-file", "", ARGS("generate", "-m", MODEL, "-f", "/no-such-file"));
 
     expect_text(GREETING "\n", "",
@@ -317,7 +412,8 @@ static void test_broken_model(void **state) {
     assert_non_null(mkdtemp(dir));
     expect_error(1, "config.json", "", ARGS("generate", "-m", dir, "-p", "Hi"));
     model_copy(dir, "tokenizer.json");
-    expect_error(1, "tokenizer.json", "", ARGS("generate", "-m", dir, "-p", "Hi"));
+    expect_error(1, "vocab.txt): copy the published checkpoint's there", "",
+                 ARGS("generate", "-m", dir, "-p", "Hi"));
     model_copy(dir, NULL);
     char *weights = path_join(dir, "model.safetensors");
     struct str data = {0};
@@ -435,8 +531,21 @@ static void test_inspect(void **state) {
     assert_int_equal(
         program_run(&p, "", ARGS("inspect", MODEL, "-n", "1000000000", "--batch", "4096")), 0);
     assert_true(has(&p.out_text, "DOES NOT FIT"));
-    assert_true(has(&p.out_text, "Llama (llama), 1 layers"));
+    assert_true(has(&p.out_text, "Llama (llama), 1 layer,"));
     program_free(&p);
+}
+
+static void test_tokens(void **state) {
+    (void)state;
+    expect_text("72,105\n", "", ARGS("tokenize", "-m", MODEL, "--ids", "Hi"));
+    expect_text("72,105\n", "Hi", ARGS("tokenize", "-m", MODEL, "--ids"));
+    expect_text("72,105\n", "Hi", ARGS("tokenize", "-m", MODEL, "--ids", "-"));
+    expect_text("Hello, w\n", "", ARGS("detokenize", "-m", MODEL, "259", "44,", "[260]"));
+    expect_text("Hello, w\n", "259, 44\n260\n", ARGS("detokenize", "-m", MODEL, "-"));
+    expect_text("Hello, w\n", "259 44 260", ARGS("detokenize", "-m", MODEL));
+    expect_error(2, "\"x\" is not a token id", "", ARGS("detokenize", "-m", MODEL, "1", "x"));
+    expect_error(1, "\"x\" is not a token id", "1,x\n", ARGS("detokenize", "-m", MODEL));
+    expect_error(1, "no token ids", " \n", ARGS("detokenize", "-m", MODEL));
 }
 
 static void test_arch(void **state) {
@@ -467,6 +576,10 @@ int main(void) {
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_usage_errors),
         cmocka_unit_test(test_serve),
+        cmocka_unit_test(test_one_dash),
+        cmocka_unit_test(test_missing_model),
+        cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_told),
         cmocka_unit_test(test_environment),
         cmocka_unit_test(test_prompts),
         cmocka_unit_test(test_json),
@@ -480,6 +593,7 @@ int main(void) {
         cmocka_unit_test(test_warnings),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_inspect),
+        cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_arch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,6 +86,8 @@ static void test_text(void **state) {
     expect(0, "2 tokens after 4", ARGS("bench", MODEL, "-p", "0", "-n", "2", "-d", "4", "-r", "1"));
     expect(1, "has no weights", ARGS("bench", dir, "-p", "3", "-n", "3"));
     expect(2, "nothing to do", ARGS("bench", dir, "-p", "0", "-n", "0"));
+    expect(1, "more than the 65536 that the model was made for",
+           ARGS("bench", MODEL, "-p", "65000", "-d", "1000"));
     // A dummy that memory can't hold is refused before anything is filled.
     char *config = path_join(dir, "config.json");
     struct sv huge = sv("{\"model_type\": \"llama\", \"hidden_size\": 1048576, \"vocab_size\": "

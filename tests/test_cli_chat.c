@@ -103,7 +103,7 @@ static void test_mistakes(void **state) {
                                        "/no/such: No such file",
                                        "message 0 lacks",
                                        "is not a saved conversation",
-                                       "--ctx-size"};
+                                       "/clear forgets it, and a larger -c (--ctx-size)"};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
         if (sv_find(str_sv(&p.err_text), sv(want[i]), 0) < 0)
             fail_msg("\"%s\" is not in: %s", want[i], str_c(&p.err_text));
@@ -131,8 +131,26 @@ static void test_no_template(void **state) {
     program_free(&p);
     assert_int_equal(program_run(&p, "", ARGS("generate", "-m", model, "-p", "Hi", "--stats")), 0);
     assert_true(sv_find(str_sv(&p.err_text), sv(" 2 tokens"), 0) >= 0);
+    assert_true(sv_find(str_sv(&p.err_text), sv("has no chat template: the prompt is given as it"),
+                        0) >= 0);
+    program_free(&p);
+    assert_int_equal(program_run(&p, "", ARGS("generate", model, "-p", "Hi", "--raw")), 0);
+    assert_string_equal(str_c(&p.err_text), "");
     program_free(&p);
     folder_remove(model);
+}
+
+// An answer that the context cuts says so, and the next message learns what to do.
+static void test_full(void **state) {
+    (void)state;
+    struct program p;
+    assert_int_equal(program_run(&p, "one\ntwo\n", ARGS("run", MODEL, "-c", "40", "--ignore-eos")),
+                     1);
+    assert_true(sv_starts(str_sv(&p.err_text), sv("mlxcel: warn: the answer is cut: the context of "
+                                                  "40 tokens is full (-c, --ctx-size)\n"
+                                                  "mlxcel: error: the conversation has ")));
+    assert_true(sv_find(str_sv(&p.err_text), sv("/clear forgets it"), 0) > 0);
+    program_free(&p);
 }
 
 static void test_pipe_signals(void **state) {
@@ -248,6 +266,18 @@ static void test_terminal(void **state) {
                   "e");
     check_message(o, 2, "user", "text");
     json_object_put(o);
+    terminal_prompt(&t, ">>> ");
+    terminal_type(&t, "\"\"\"\r"); // Ctrl-D in the midst of a message drops it
+    terminal_prompt(&t, "... ");
+    terminal_type(&t, "half a message\r");
+    terminal_prompt(&t, "... ");
+    terminal_type(&t, "\x04");
+    terminal_prompt(&t, ">>> ");
+    terminal_type(&t, save.p);
+    terminal_expect(&t, "Saved.");
+    o = read_json(file);
+    assert_int_equal(json_object_array_length(o), 4);
+    json_object_put(o);
     str_free(&save);
     free(file);
     terminal_prompt(&t, ">>> ");
@@ -346,6 +376,7 @@ int main(void) {
         cmocka_unit_test(test_clear_keeps_system),
         cmocka_unit_test(test_mistakes),
         cmocka_unit_test(test_no_template),
+        cmocka_unit_test(test_full),
         cmocka_unit_test(test_pipe_signals),
         cmocka_unit_test(test_terminal),
         cmocka_unit_test(test_terminal_interrupt),

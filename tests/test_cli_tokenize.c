@@ -58,12 +58,14 @@ static void test_batches(void **state) {
 
 static void test_usage(void **state) {
     (void)state;
-    check(MLXCEL " tokenize -m " DIR "spm_bpe 2>/dev/null", 2, "");
+    check(MLXCEL " tokenize -m " DIR "spm_bpe 2>&1 </dev/null", 1,
+          "mlxcel: error: standard input: no text\n");
     check(MLXCEL " tokenize -m " DIR "spm_bpe --jsonl a 2>/dev/null", 2, "");
     check(MLXCEL " detokenize -m " DIR "spm_bpe 1,x 2>/dev/null", 2, "");
     check(MLXCEL " tokenize -m " FIXTURES " a 2>&1", 1,
           "mlxcel: error: " FIXTURES ": no tokenizer (looked for tokenizer.json, tokenizer.model, "
-          "*.tiktoken, vocab.json with merges.txt, vocab.txt)\n");
+          "*.tiktoken, vocab.json with merges.txt, vocab.txt): copy the published "
+          "checkpoint's there\n");
 }
 
 int main(void) {

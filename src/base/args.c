@@ -356,3 +356,20 @@ bool args_given(const struct args *a, const char *name) { return need(a, name, i
 struct sv args_given_by(const struct args *a, const char *name) {
     return need(a, name, is_any)->by;
 }
+
+const char *args_model_option(const struct args *a, struct error *e) {
+    const char *path = args_text(a, "model");
+    if (path && *path) return path;
+    fail(e, "no model: pass a checkpoint's folder with -m PATH, or set LLAMA_ARG_MODEL");
+    return NULL;
+}
+
+const char *args_model(const struct args *a, struct error *e) {
+    if (!a->operands) return args_model_option(a, e);
+    const char *path = a->operand[0].p;
+    if (sv_starts(args_given_by(a, "model"), sv("-")))
+        fail(e, "two models, \"%s\" and --model \"%s\": give one", path, args_text(a, "model"));
+    else if (!*path)
+        fail(e, "the model's path is empty: pass a checkpoint's folder");
+    return e->set ? NULL : path;
+}

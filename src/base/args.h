@@ -79,10 +79,31 @@ struct sv args_given_by(const struct args *a, const char *name);
 // The word of `words` (with spaces between) that is nearest to a mistyped one, or an empty view.
 struct sv args_nearest(struct sv typed, const char *words);
 
+// What the programs of a model share: its path, from the operand or --model. NULL and an error when
+// neither is given, or both.
+const char *args_model(const struct args *a, struct error *e);
+const char *args_model_option(const struct args *a, struct error *e); // operands are something else
+
 // args_help.c
 void args_help(FILE *f, const struct command *c);
 void args_describe(struct str *s, const struct arg *arg); // "text (range) [default: x]"
 bool args_listed(const struct arg *arg);                  // in help and manual
+
+// Variables that stand for no option.
+struct variable {
+    const char *name, *help;
+};
+
+// A manual page of section 1, in mdoc; texts called `more_` are in mdoc too. NULL: nothing more.
+struct manual {
+    const char *name, *purpose, *see;     // see: the page to read next
+    const struct command *const *command; // [commands]
+    size_t commands;
+    const struct variable *variable; // [variables]
+    size_t variables;
+    const char *description, *more_synopsis, *more_commands, *files, *more_exits;
+};
+void args_man(FILE *f, const struct manual *m); // args_man.c
 
 // The i-th name in a list with spaces between, or an empty view past the last.
 struct sv args_word(const char *words, size_t i);

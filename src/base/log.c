@@ -16,6 +16,13 @@ static int level_from_env(void) {
     return LOG_WARN;
 }
 
+bool log_environment(struct error *e) {
+    const char *want = getenv("MLXCEL_LOG");
+    bool known = !want || !*want;
+    for (int i = 0; !known && i < 4; i++) known = !strcmp(want, names[i]);
+    return known || fail(e, "MLXCEL_LOG \"%s\": must be one of error|warn|info|debug", want);
+}
+
 void log_set(enum log_level least) { atomic_store(&least_shown, (int)least); }
 
 void log_say(enum log_level level, const char *fmt, ...) {

@@ -109,6 +109,8 @@ struct sv str_sv(const struct str *s) {
     return sv_n(s->p, s->n);
 }
 
+const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
 const char *str_c(const struct str *s) { return s->p ? s->p : ""; }
 
 int32_t utf8_decode(struct sv s, size_t i, size_t *len) {

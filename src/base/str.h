@@ -38,6 +38,9 @@ void str_printf(struct str *s, const char *fmt, ...) __attribute__((format(print
 struct sv str_sv(const struct str *s);
 const char *str_c(const struct str *s); // "" while empty
 
+// "s" unless n is 1.
+const char *plural(int64_t n);
+
 // UTF-8. Decodes the code point at s[i] and sets *len to its bytes; an invalid or cut sequence
 // gives -1 and *len 1. Surrogates and overlong forms are invalid.
 int32_t utf8_decode(struct sv s, size_t i, size_t *len);

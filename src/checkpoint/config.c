@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -87,11 +88,27 @@ struct config *config_open_beside(const char *path, const char *name, struct err
     return c;
 }
 
+// "owner/name": one slash, neither first nor last, and no path.
+static bool is_repository(const char *s) {
+    const char *slash = strchr(s, '/');
+    return slash && slash != s && slash[1] && !strchr(slash + 1, '/') && s[0] != '.' && s[0] != '~';
+}
+
+bool checkpoint_there(const char *path, struct error *e) {
+    struct stat st;
+    if (stat(path, &st) == 0) return true;
+    if (errno == ENOENT && is_repository(path))
+        return fail(e,
+                    "%s: no such checkpoint, and this build does not download: fetch the "
+                    "repository (hf download %s --local-dir DIR) and give DIR",
+                    path, path);
+    if (errno == ENOENT)
+        return fail(e, "%s: no such checkpoint: give its folder, or a file in it", path);
+    return fail(e, "%s: %s", path, strerror(errno));
+}
+
 struct config *config_open(const char *path, struct error *e) {
-    if (!dir_exists(path) && !file_exists(path)) {
-        fail(e, "%s: no such checkpoint folder or file", path);
-        return NULL;
-    }
+    if (!checkpoint_there(path, e)) return NULL;
     struct config *c = config_open_beside(path, "config.json", e);
     if (c || e->set) return c;
     if (sv_ends(sv(path), sv(".gguf")))

@@ -14,6 +14,8 @@
 
 struct config;
 
+// False, with the remedy, when nothing is at a path that a user gave.
+bool checkpoint_there(const char *path, struct error *e);
 // path: the checkpoint folder, or any file in it. Names the remedy when there is no config.json.
 struct config *config_open(const char *path, struct error *e);
 // The file of that name in the folder (or beside the file) path; NULL without an error when there

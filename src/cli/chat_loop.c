@@ -24,15 +24,15 @@ struct conversation {
 };
 
 static const char help_text[] =
-    "/help, /?         this list\n"
-    "/clear            forget the conversation, but not the system message\n"
-    "/system TEXT      begin anew with this system message; without TEXT: with none\n"
-    "/save FILE        write the conversation as JSON\n"
-    "/load FILE        go on with a conversation that was saved\n"
-    "/exit, /bye       leave (also Ctrl-D)\n"
-    "Ctrl-C            stop the answer\n"
-    "line\\             goes on in the next line\n"
-    "\"\"\"               begins and ends a message of several lines\n";
+    "/help, /?           this list\n"
+    "/clear              forget the conversation, but not the system message\n"
+    "/system TEXT        begin anew with this system message; without TEXT: with none\n"
+    "/save FILE          write the conversation as JSON\n"
+    "/load FILE          go on with a conversation that was saved\n"
+    "/exit, /bye, /quit  leave (also Ctrl-D)\n"
+    "Ctrl-C              stop the answer\n"
+    "line\\               goes on in the next line\n"
+    "\"\"\"                 begins and ends a message of several lines; Ctrl-D drops it\n";
 
 static void complain(struct conversation *c, const struct error *e) {
     cli_error(e);
@@ -131,7 +131,16 @@ static void answer(struct conversation *c, struct sv text) {
     struct turn t;
     turn_add(c->messages, "user", text);
     bool ok = turn_run(&t, c->model, &c->opt, c->messages, true, &e);
+    size_t context = (size_t)engine_info(c->model->engine)->context;
+    if (!ok && t.prompt.n >= context) {
+        e = (struct error){0};
+        fail(&e,
+             "the conversation has %zu tokens, and the context holds %zu: /clear forgets it, and "
+             "a larger -c (--ctx-size) holds more",
+             t.prompt.n, context);
+    }
     if (t.answer.ids.n && !sv_ends(str_sv(&t.text), sv("\n"))) cli_write(sv("\n"), &e);
+    if (ok) turn_tell_end(&t, c->model);
     if (ok && args_flag(c->args, "stats")) turn_print_stats(&t, 0);
     if (ok)
         turn_add(c->messages, "assistant", str_sv(&t.text));
@@ -141,7 +150,8 @@ static void answer(struct conversation *c, struct sv text) {
     if (e.set) complain(c, &e);
 }
 
-// Lines to one message: """ ... """ and backslashes at the ends. False at the end of input.
+// Lines to one message: """ ... """ and backslashes at the ends. At a terminal Ctrl-D in the midst
+// of one drops it; what a pipe ends with is a message too.
 static enum line_result read_message(struct conversation *c, struct str *out) {
     static const struct sv fence = {"\"\"\"", 3};
     struct str line = {0};
@@ -166,7 +176,12 @@ static enum line_result read_message(struct conversation *c, struct str *out) {
         if (more || text.n) str_addc(out, '\n');
     }
     str_free(&line);
-    return r == LINE_END && out->n ? LINE_READ : r; // what came before the end is a message too
+    if (r != LINE_END || !(fenced || more)) return r;
+    if (line_terminal(c->line)) {
+        str_clear(out);
+        printf("\n");
+    }
+    return line_terminal(c->line) || out->n ? LINE_READ : r;
 }
 
 static void converse(struct conversation *c) {

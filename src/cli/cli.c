@@ -4,12 +4,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/log.h"
 
 int cli_error(const struct error *e) {
     fflush(stdout);
@@ -36,6 +37,31 @@ bool cli_write(struct sv text, struct error *e) {
 bool cli_finish(struct error *e) {
     errno = 0;
     return (fflush(stdout) == 0 && !ferror(stdout)) || write_failed(e);
+}
+
+bool cli_read(struct str *out, struct error *e) {
+    char chunk[1 << 14];
+    for (size_t n; (n = fread(chunk, 1, sizeof chunk, stdin)) > 0;) {
+        str_add(out, sv_n(chunk, n));
+        if (out->n > CLI_INPUT_MAX)
+            return fail(e, "standard input: the text is over %d MiB", CLI_INPUT_MAX >> 20);
+    }
+    return !ferror(stdin) || fail(e, "standard input: %s", strerror(errno));
+}
+
+bool cli_ids(const char *text, struct ids *out, struct error *e) {
+    for (const char *p = text;;) {
+        p += strspn(p, " ,[]\t\r\n");
+        if (!*p) return true;
+        char *end;
+        errno = 0;
+        long long id = strtoll(p, &end, 10);
+        if (end == p || errno || id < 0 || id > INT32_MAX)
+            return fail(e, "\"%.*s\" is not a token id (they look like 1,2,3)",
+                        (int)strcspn(p, " ,[]\t\r\n"), p);
+        ids_push(out, (int32_t)id);
+        p = end;
+    }
 }
 
 // --- signals -------------------------------------------------------------------------------------
@@ -84,37 +110,6 @@ bool signals_wait(int fd) {
 
 // --- opening a model -----------------------------------------------------------------------------
 
-// "owner/name": one slash, neither first nor last, and no path.
-static bool is_repository(const char *s) {
-    const char *slash = strchr(s, '/');
-    return slash && slash != s && slash[1] && !strchr(slash + 1, '/') && s[0] != '.' && s[0] != '~';
-}
-
-static const char *check_model(const char *path, struct error *e) {
-    struct stat st;
-    if (!path || !*path) {
-        fail(e, "no model: pass a checkpoint's folder with -m PATH, or set LLAMA_ARG_MODEL");
-    } else if (stat(path, &st) != 0) {
-        if (errno == ENOENT && is_repository(path))
-            fail(e,
-                 "%s: no such folder, and this build does not download: fetch the repository "
-                 "(hf download %s --local-dir DIR) and pass -m DIR",
-                 path, path);
-        else
-            fail(e, "%s: %s (-m takes a checkpoint's folder, or a file in it)", path,
-                 strerror(errno));
-    }
-    return e->set ? NULL : path;
-}
-
-const char *cli_model(const struct args *a, struct error *e) {
-    return check_model(a->operands ? a->operand[0].p : args_text(a, "model"), e);
-}
-
-const char *cli_model_option(const struct args *a, struct error *e) {
-    return check_model(args_text(a, "model"), e);
-}
-
 static void show_progress(void *arg, size_t done, size_t total) {
     struct load_progress *p = arg;
     int percent = total ? (int)(100.0 * (double)done / (double)total) : 100;
@@ -131,11 +126,10 @@ void cli_progress_clear(struct load_progress *p) {
 }
 
 void cli_engine_options(const struct args *a, struct engine_options *opt, struct load_progress *p) {
-    const char *device = args_text(a, "device");
     int64_t threads = args_int(a, "threads");
     *p = (struct load_progress){.percent = -1};
     *opt = (struct engine_options){
-        .device = strcmp(device, "gpu") ? device : "auto",
+        .device = device_wish(args_text(a, "device")),
         .threads = threads > 0 ? (int)threads : 0,
         .isa = ISA_BEST,
         .precision = strcmp(args_text(a, "precision"), "f32") ? PRECISION_NATIVE : PRECISION_F32,
@@ -150,8 +144,19 @@ static uint64_t random_seed(void) {
     return seed >> 12; // 52 bits: passes through JSON and --seed unchanged
 }
 
+static void tell_unused(const struct args *a) {
+    static const char *const names[] = {"top-k", "top-p", "min-p", "seed"};
+    struct sv temp = args_given_by(a, "temp");
+    if (args_number(a, "temp") > 2 && sv_is(temp, "-t"))
+        log_say(LOG_WARN, "-t is the temperature here; threads: --threads");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (args_number(a, "temp") == 0 && args_given(a, names[i]))
+            log_say(LOG_INFO, "--%s changes nothing at temperature 0 (--temp)", names[i]);
+}
+
 bool cli_sampling(const struct args *a, struct sampling *s, struct error *e) {
     int64_t seed = args_int(a, "seed");
+    tell_unused(a);
     *s = (struct sampling){
         .temperature = (float)args_number(a, "temp"),
         .top_k = args_int(a, "top-k"),

@@ -4,33 +4,30 @@
 
 #include "base/args.h"
 #include "engine/engine.h"
+#include "tokenizer/ids.h"
 
 enum { CLI_OK = 0, CLI_ERROR = 1, CLI_USAGE = 2 }; // a signal's is 128 + its number
 
 extern const struct command command_generate, command_run, command_logits, command_inspect,
     command_arch, command_import, command_bench, command_tokenize, command_detokenize;
 
-// Variables that stand for no option.
-struct variable {
-    const char *name, *help;
-};
-const struct variable *cli_variables(size_t *n);
-
 // options.c
 extern const struct arg_group model_options, engine_options_group, prompt_options, sampling_options,
-    common_options, refused_options;
+    common_options, refused_options, refused_chat_options;
 
 // Print one line, "mlxcel: error: ...", and return the exit code.
 int cli_error(const struct error *e);
 int cli_usage(const struct error *e);
 
-// A whole manual page in mdoc: the commands, their options, environment variables, exit codes.
-void cli_man(FILE *f, const struct command *const *commands, size_t n, const char *version);
-
 // Standard output, flushed so that a stream is seen at once. What can't be written is an error;
 // a reader that went away ends the process by SIGPIPE.
 bool cli_write(struct sv text, struct error *e);
 bool cli_finish(struct error *e); // flushes; tells of a write that failed late
+
+enum { CLI_INPUT_MAX = 64 << 20 };
+bool cli_read(struct str *out, struct error *e); // all of standard input
+// Appends the ids in a text, "1,2,3" or "1 2 3", also in brackets.
+bool cli_ids(const char *text, struct ids *out, struct error *e);
 
 // From signals_catch on, SIGINT and SIGTERM are only noted. twice_ends: the same one again ends the
 // process, however long a step takes.
@@ -39,12 +36,6 @@ void signals_release(void); // back to the default
 int signals_got(void);      // the signal's number, 0: none
 void signals_clear(void);
 bool signals_wait(int fd); // until fd can be read: true, or a signal was noted: false
-
-// The folder or file of -m. Missing is a usage error; a name that only a download could make a
-// folder is told so.
-const char *cli_model(const struct args *a, struct error *e);
-// The same where operands are something else.
-const char *cli_model_option(const struct args *a, struct error *e);
 
 struct load_progress {
     bool shown;

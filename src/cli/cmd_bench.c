@@ -2,6 +2,7 @@
 // limit, which is measured in the same run.
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -38,15 +39,19 @@ static int by_value(const void *a, const void *b) {
 }
 
 // Runs a pass once to warm up, shortened, and then as often as asked.
-static bool repeat(struct engine *engine, struct result *r, struct error *e) {
+static bool repeat(struct engine *engine, const char *name, bool progress, struct result *r,
+                   struct error *e) {
     double seconds;
     if (!r->pass.tokens) return true;
     struct pass warm = r->pass;
     if (warm.generate && warm.tokens > WARM_TOKENS) warm.tokens = WARM_TOKENS;
+    if (progress) fprintf(stderr, "\r%-10s warming up ", name);
     if (!engine_time(engine, &warm, &seconds, e)) return false;
     double tokens = (double)(r->pass.tokens * r->pass.sequences);
     r->speed = mem_array((size_t)r->reps, sizeof *r->speed);
     for (int64_t i = 0; i < r->reps; i++) {
+        if (progress)
+            fprintf(stderr, "\r%-10s %lld of %lld    ", name, (long long)i + 1, (long long)r->reps);
         if (!engine_time(engine, &r->pass, &seconds, e)) return false;
         r->speed[i] = tokens / seconds;
     }
@@ -73,10 +78,13 @@ static void choose_peak(struct report *r, bool native) {
     r->peak = int8 ? r->machine.int8 : r->machine.f32;
 }
 
-static bool measure(struct engine *engine, struct report *r, struct error *e) {
-    if (!engine_measure(engine, &r->machine, e) || !repeat(engine, &r->prompt, e) ||
-        !repeat(engine, &r->generation, e))
-        return false;
+static bool measure(struct engine *engine, struct report *r, bool progress, struct error *e) {
+    if (progress) fputs("the machine", stderr);
+    bool ok = engine_measure(engine, &r->machine, e) &&
+              repeat(engine, "prompt", progress, &r->prompt, e) &&
+              repeat(engine, "generation", progress, &r->generation, e);
+    if (progress) fprintf(stderr, "\r%*s\r", 40, "");
+    if (!ok) return false;
     choose_peak(r, !strcmp(r->precision, "native"));
     compare(engine, r, &r->prompt);
     compare(engine, r, &r->generation);
@@ -168,6 +176,22 @@ static void add_json(struct str *s, const struct report *r) {
 
 // --- the command ---------------------------------------------------------------------------------
 
+// What a model is asked beyond what it was made for says nothing about it.
+static bool check_context(const char *path, const struct engine_options *opt, struct error *e) {
+    struct engine_options look = *opt;
+    look.dry = true;
+    look.context = 1;
+    struct engine *engine = engine_open(path, &look, e);
+    if (!engine) return false;
+    int64_t most = engine_info(engine)->model_context, want = opt->context - 1;
+    engine_close(engine);
+    return want <= most ||
+           fail(e,
+                "%lld tokens (--n-depth and the larger of --n-prompt and --n-gen) are more than "
+                "the %lld that the model was made for (--load-format dummy times any number)",
+                (long long)want, (long long)most);
+}
+
 static struct engine *open_engine(const struct args *a, const struct report *r, struct error *e) {
     struct load_progress progress;
     struct engine_options opt;
@@ -177,7 +201,8 @@ static struct engine *open_engine(const struct args *a, const struct report *r, 
     opt.context = p->depth + (p->tokens > g->tokens ? p->tokens : g->tokens) + 1;
     opt.sequences = p->sequences;
     opt.batch = p->sequences > LEAST_BATCH ? p->sequences : LEAST_BATCH;
-    struct engine *engine = engine_open(r->path, &opt, e);
+    struct engine *engine = NULL;
+    if (opt.load_dummy || check_context(r->path, &opt, e)) engine = engine_open(r->path, &opt, e);
     cli_progress_clear(&progress);
     return engine;
 }
@@ -186,7 +211,7 @@ static int run(const struct args *a) {
     struct error e = {0};
     struct pass pass = {args_int(a, "batch"), args_int(a, "n-depth"), args_int(a, "n-prompt"),
                         false};
-    struct report r = {.path = cli_model(a, &e),
+    struct report r = {.path = args_model(a, &e),
                        .load_format = args_text(a, "load-format"),
                        .precision = args_text(a, "precision")};
     r.prompt.reps = r.generation.reps = args_int(a, "repetitions");
@@ -200,7 +225,9 @@ static int run(const struct args *a) {
     struct str out = {0};
     if (engine) {
         r.info = engine_info(engine);
-        if (measure(engine, &r, &e)) (args_flag(a, "json") ? add_json : add_text)(&out, &r);
+        bool progress = isatty(STDERR_FILENO) && !args_flag(a, "quiet");
+        if (measure(engine, &r, progress, &e))
+            (args_flag(a, "json") ? add_json : add_text)(&out, &r);
     }
     if (!e.set) cli_write(str_sv(&out), &e);
     str_free(&out);

@@ -1,25 +1,10 @@
 // mlxcel detokenize: token ids to text.
+#include <unistd.h>
+
+#include "checkpoint/config.h"
 #include "cli/cli.h"
-
-#include <errno.h>
-
 #include "cli/jsonl.h"
 #include "tokenizer/tokenizer.h"
-
-// "1,2,3", also with white space and brackets.
-static bool read_ids(struct sv operand, struct ids *ids, struct error *e) {
-    for (const char *p = operand.p;;) {
-        while (*p == ' ' || *p == ',' || *p == '\n' || *p == '\t' || *p == '[' || *p == ']') p++;
-        if (!*p) return true;
-        char *end;
-        errno = 0;
-        long long id = strtoll(p, &end, 10);
-        if (end == p || errno || id < 0 || id > INT32_MAX)
-            return fail(e, "\"%.12s\" is not a token id (they look like 1,2,3)", p);
-        ids_push(ids, (int32_t)id);
-        p = end;
-    }
-}
 
 static bool read_list(struct jsonl *r, struct ids *ids) {
     struct json_object *list = json_at(r->object, "ids");
@@ -86,23 +71,51 @@ static bool print(const struct tokenizer *t, const struct ids *ids, bool skip, s
     return ok;
 }
 
+// The operands and, for "-" or without any, standard input. False with *code set.
+static bool gather(const struct args *a, struct ids *ids, int *code, struct error *e) {
+    struct str text = {0};
+    bool input = !a->operands;
+    *code = CLI_USAGE;
+    for (size_t i = 0; i < a->operands && !e->set; i++) {
+        bool dash = sv_is(a->operand[i], "-");
+        input |= dash;
+        if (!dash) cli_ids(a->operand[i].p, ids, e);
+    }
+    if (input && !e->set) {
+        *code = CLI_ERROR;
+        if (cli_read(&text, e)) cli_ids(str_c(&text), ids, e);
+    }
+    str_free(&text);
+    if (!ids->n) fail(e, "no token ids: pass them, as in mlxcel detokenize -m DIR 1,2,3");
+    return !e->set;
+}
+
+static bool one(const struct args *a, const struct tokenizer *t, bool skip, int *code,
+                struct error *e) {
+    struct ids ids = {0};
+    bool ok = gather(a, &ids, code, e);
+    if (ok) *code = CLI_ERROR;
+    ok = ok && print(t, &ids, skip, e);
+    ids_free(&ids);
+    return ok;
+}
+
 static int run(const struct args *a) {
     struct error e = {0};
-    struct ids ids = {0};
     bool jsonl = args_flag(a, "jsonl"), skip = args_flag(a, "no-special");
-    const char *path = cli_model_option(a, &e);
-    if (path && jsonl == (a->operands > 0))
-        fail(&e, jsonl ? "--jsonl reads its ids from standard input: leave the ids out"
-                       : "no token ids: pass them, as in mlxcel detokenize -m DIR 1,2,3");
-    if (e.set || (a->operands && !read_ids(a->operand[0], &ids, &e))) {
-        ids_free(&ids);
-        return cli_usage(&e);
-    }
-    struct tokenizer *t = tok_open(path, &e);
-    bool ok = t && (jsonl ? batch(t, skip, &e) : print(t, &ids, skip, &e));
+    const char *path = args_model_option(a, &e);
+    if (path && jsonl && a->operands)
+        fail(&e, "--jsonl reads its ids from standard input: leave the ids out");
+    if (path && !jsonl && !a->operands && isatty(STDIN_FILENO))
+        fail(&e, "no token ids: pass them, as in mlxcel detokenize -m DIR 1,2,3");
+    if (e.set) return cli_usage(&e);
+    int code = CLI_ERROR;
+    struct tokenizer *t = checkpoint_there(path, &e) ? tok_open(path, &e) : NULL;
+    bool ok = t && (jsonl ? batch(t, skip, &e) : one(a, t, skip, &code, &e));
     tok_close(t);
-    ids_free(&ids);
-    return ok ? CLI_OK : cli_error(&e);
+    if (ok) return CLI_OK;
+    cli_error(&e);
+    return code;
 }
 
 static const struct arg args[] = {
@@ -118,11 +131,14 @@ static const struct arg_group *const groups[] = {&model_options, &options, &comm
 const struct command command_detokenize = {
     .name = "detokenize",
     .summary = "turn token ids into text",
-    .operands = "[IDS]",
-    .operands_most = 1,
-    .about = "The model is a checkpoint's folder or its tokenizer file alone. Ids that are not in "
-             "the vocabulary give nothing.",
-    .examples = "mlxcel detokenize -m models/llama-3.2-1b-4bit 9906,11,1917,0\n",
+    .operands = "[ID...]",
+    .operands_most = SIZE_MAX,
+    .about =
+        "The model is a checkpoint's folder or its tokenizer file alone. Ids have commas or "
+        "spaces between; without any, or for -, they are read from standard input. Ids that are not in "
+        "the vocabulary give nothing.",
+    .examples = "mlxcel detokenize -m models/llama-3.2-1b-4bit 9906,11,1917,0\n"
+                "mlxcel tokenize -m DIR --ids < book.txt | mlxcel detokenize -m DIR\n",
     .groups = groups,
     .run = run,
 };

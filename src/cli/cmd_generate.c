@@ -1,24 +1,11 @@
 // mlxcel generate: one prompt, one answer, streamed.
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/chat_loop.h"
 #include "cli/turn.h"
-
-enum { PROMPT_MAX = 64 << 20 };
-
-static bool read_stdin(struct str *out, struct error *e) {
-    char chunk[1 << 14];
-    size_t n;
-    while ((n = fread(chunk, 1, sizeof chunk, stdin)) > 0) {
-        str_add(out, sv_n(chunk, n));
-        if (out->n > PROMPT_MAX)
-            return fail(e, "standard input: the prompt is over %d MiB", PROMPT_MAX >> 20);
-    }
-    return !ferror(stdin) || fail(e, "standard input: %s", strerror(errno));
-}
 
 // The line break that an editor or echo puts at the end isn't meant as a part of the prompt.
 static void trim_end(struct str *s) {
@@ -32,9 +19,9 @@ static bool read_prompt(const struct args *a, struct str *out, struct error *e) 
         str_puts(out, text);
         return true;
     }
-    bool ok = file ? file_read(file, PROMPT_MAX, out, e) : read_stdin(out, e);
+    if (!(file ? file_read(file, CLI_INPUT_MAX, out, e) : cli_read(out, e))) return false;
     trim_end(out);
-    return ok;
+    return out->n || fail(e, "%s: the prompt is empty", file ? file : "standard input");
 }
 
 static double per_second(size_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
@@ -74,8 +61,10 @@ static bool answer_prompt(const struct args *a, const char *path, struct text_mo
     struct str end = {0};
     bool ok = turn_run(&t, m, opt, messages, !json, e);
     if (ok && json) add_json(&end, path, opt, &t, load_seconds);
-    if (ok && !json && !sv_ends(str_sv(&t.text), sv("\n"))) str_addc(&end, '\n');
+    bool open_line = t.answer.ids.n && !sv_ends(str_sv(&t.text), sv("\n"));
+    if (ok && !json && open_line) str_addc(&end, '\n');
     ok = ok && cli_write(str_sv(&end), e);
+    if (ok) turn_tell_end(&t, m);
     if (ok && args_flag(a, "stats")) turn_print_stats(&t, load_seconds);
     turn_close(&t);
     str_free(&end);
@@ -91,8 +80,12 @@ static int one_shot(const struct args *a, const char *path) {
     double load_seconds;
     if (args_text(a, "prompt") && args_text(a, "file"))
         fail(&e, "--prompt and --file exclude each other");
+    if (args_text(a, "prompt") && !*args_text(a, "prompt"))
+        fail(&e, "--prompt is empty: pass a text, or - for standard input");
     if (e.set || !turn_read_options(a, &opt, &e)) return cli_usage(&e);
     bool ok = read_prompt(a, &prompt, &e) && turn_open(a, path, &m, &load_seconds, &e);
+    if (ok && !opt.raw && !chat_has_template(m.chat))
+        log_say(LOG_WARN, "%s has no chat template: the prompt is given as it is (--raw)", path);
     signals_catch(true);
     ok = ok && answer_prompt(a, path, &m, &opt, str_sv(&prompt), load_seconds, &e);
     str_free(&prompt);
@@ -105,7 +98,7 @@ static int one_shot(const struct args *a, const char *path) {
 // lines from a pipe go: to generate they are the prompt, to run the messages of a conversation.
 static int generate_or_chat(const struct args *a, bool pipe_is_prompt) {
     struct error e = {0};
-    const char *path = cli_model(a, &e);
+    const char *path = args_model(a, &e);
     if (!path) return cli_usage(&e);
     bool given = args_text(a, "prompt") || args_text(a, "file");
     if (given || (pipe_is_prompt && !isatty(STDIN_FILENO))) return one_shot(a, path);
@@ -119,22 +112,25 @@ static const struct arg args[] = {
     {"--stats", ARG_FLAG, NULL, NULL, NULL, 0, 0,
      "afterwards, tell times and tokens a second on standard error"},
     {"--json", ARG_FLAG, NULL, NULL, NULL, 0, 0,
-     "print one JSON object at the end: text, ids, finish_reason, usage, timings"},
+     "with a prompt: print one JSON object at the end: text, ids, finish_reason, usage, timings"},
 };
 static const struct arg_group options = {"Output", args, sizeof args / sizeof *args};
 static const struct arg_group *const groups[] = {
     &model_options, &prompt_options, &sampling_options, &engine_options_group,
-    &options,       &common_options, &refused_options,  NULL,
+    &options,       &common_options, &refused_options,  &refused_chat_options,
+    NULL,
 };
 
 const struct command command_generate = {
     .name = "generate",
     .alias = "gen",
     .summary = "answer a prompt",
+    .operands = "[PATH]",
+    .operands_most = 1,
     .about = "The answer goes to standard output as it is made. Without --prompt and --file the "
              "prompt is read from standard input; on a terminal a conversation begins instead, as "
              "with mlxcel run.",
-    .examples = "mlxcel generate -m models/SmolLM2-135M-Instruct -p \"Why is the sky blue?\"\n"
+    .examples = "mlxcel generate models/SmolLM2-135M-Instruct -p \"Why is the sky blue?\"\n"
                 "mlxcel generate -m DIR -p \"Once upon a time\" --raw -n 100 --temp 0.8 --seed 1\n"
                 "git diff | mlxcel generate -m DIR --system \"Write a commit message\" --stats\n",
     .groups = groups,

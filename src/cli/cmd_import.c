@@ -29,7 +29,7 @@ static void tell(const char *dir, const struct gguf_import_report *r, enum gguf_
                                        "rounded to f16", "expanded to f32"};
     struct str size = {0};
     add_bytes(&size, r->bytes);
-    fprintf(stderr, "%s: %zu tensors (%s)", dir, r->tensors, size.p);
+    fprintf(stderr, "%s: %zu tensor%s (%s)", dir, r->tensors, plural((int64_t)r->tensors), size.p);
     if (r->inexact)
         fprintf(stderr,
                 "; %zu of them, Q2_K or Q6_K, were %s, which is lossy: the largest error is %.2g "

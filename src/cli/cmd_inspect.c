@@ -57,9 +57,9 @@ static void add_line(struct str *s, const char *label, size_t bytes) {
 
 static void add_text(struct str *s, const struct report *r) {
     const struct engine_info *i = r->info;
-    str_printf(s, "%-14s%s (%s), %lld layers, width %lld, vocabulary %lld\n", "architecture",
-               i->family_name, i->family, (long long)i->layers, (long long)i->hidden,
-               (long long)i->vocab);
+    str_printf(s, "%-14s%s (%s), %lld layer%s, width %lld, vocabulary %lld\n", "architecture",
+               i->family_name, i->family, (long long)i->layers, plural(i->layers),
+               (long long)i->hidden, (long long)i->vocab);
     str_printf(s, "%-14s", "parameters");
     add_count(s, i->parameters);
     str_printf(s, ", %.2f bits a weight\n", i->bits_per_weight);
@@ -145,7 +145,7 @@ static struct engine *open_dry(const struct args *a, const char *path, struct er
 
 static int run(const struct args *a) {
     struct error e = {0};
-    struct report r = {.path = cli_model(a, &e)};
+    struct report r = {.path = args_model(a, &e)};
     if (!r.path) return cli_usage(&e);
     struct engine *engine = open_dry(a, r.path, &e);
     if (!engine) return cli_error(&e);
@@ -167,7 +167,7 @@ static int run(const struct args *a) {
 static const struct arg args[] = {
     {"-n --max-tokens -c --ctx-size", ARG_INT, "N", NULL, "8192", 1, 1e9,
      "tokens of context to plan for; the default is no more than the model's own"},
-    {"--batch", ARG_INT, "N", NULL, "1", 1, 65536, "sequences at once to plan for"},
+    {"--batch", ARG_INT, "N", NULL, "1", 1, 4096, "sequences at once to plan for"},
     {"--threads", ARG_INT, "N", "LLAMA_ARG_THREADS", "0", -1, 4096,
      "CPU threads; 0 or less: one a physical core"},
     {"--device", ARG_CHOICE, "auto|gpu|cpu", "MLXCEL_DEVICE", "auto", 0, 0, "where it would run"},

@@ -1,5 +1,4 @@
 // mlxcel logits: the model's numbers for given ids, for tests and for comparing engines.
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/json.h"
@@ -8,42 +7,29 @@
 #include "cli/cli.h"
 
 struct task {
-    int32_t *ids; // [n]
-    size_t n, cap;
+    struct ids ids;
     int64_t vocab;
-    float *logits;   // [n, vocab]
+    float *logits;   // [ids, vocab]
     int32_t *greedy; // [greedy_want]
     size_t greedy_n, greedy_want;
 };
 
-// "1,2,3", also with white space.
 static bool read_ids(struct task *t, const char *text, struct error *e) {
-    for (const char *p = text;;) {
-        while (*p == ' ' || *p == ',' || *p == '\n' || *p == '\t') p++;
-        if (!*p) break;
-        char *end;
-        errno = 0;
-        long long id = strtoll(p, &end, 10);
-        if (end == p || errno || id < 0 || id > INT32_MAX)
-            return fail(e, "--ids: \"%.12s\" is not a token id (they look like 1,2,3)", p);
-        t->ids = mem_grow(t->ids, &t->cap, t->n + 1, sizeof *t->ids);
-        t->ids[t->n++] = (int32_t)id;
-        p = end;
-    }
-    return t->n || fail(e, "--ids: no token ids; pass at least one, as in --ids 1,2,3");
+    if (!cli_ids(text, &t->ids, e)) return fail_in(e, "--ids");
+    return t->ids.n || fail(e, "--ids: no token ids; pass at least one, as in --ids 1,2,3");
 }
 
 static bool compute(struct engine *engine, struct task *t, struct error *e) {
     size_t count;
     t->vocab = engine_info(engine)->vocab;
-    if (!size_mul(t->n, (size_t)t->vocab, &count))
-        return fail(e, "--ids: logits of %zu ids by %lld do not fit in memory", t->n,
+    if (!size_mul(t->ids.n, (size_t)t->vocab, &count))
+        return fail(e, "--ids: logits of %zu ids by %lld do not fit in memory", t->ids.n,
                     (long long)t->vocab);
     t->logits = mem_array(count, sizeof *t->logits);
     t->greedy = mem_array(t->greedy_want, sizeof *t->greedy);
     struct request r = {
-        .prompt = t->ids,
-        .n = t->n,
+        .prompt = t->ids.id,
+        .n = t->ids.n,
         .max_new = (int64_t)t->greedy_want,
         .sampling = sampling_greedy(),
         .prompt_logits = t->logits,
@@ -62,7 +48,7 @@ static bool compute(struct engine *engine, struct task *t, struct error *e) {
 static bool write_file(const char *path, struct task *t, struct error *e) {
     char names[2][12] = {"logits", "greedy_ids"};
     struct st_tensor out[2] = {
-        {.name = names[0], .t = tensor_2d(DT_F32, (int64_t)t->n, t->vocab, t->logits)},
+        {.name = names[0], .t = tensor_2d(DT_F32, (int64_t)t->ids.n, t->vocab, t->logits)},
         {.name = names[1], .t = tensor_1d(DT_I32, (int64_t)t->greedy_n, t->greedy)},
     };
     return st_write(path, out, t->greedy_want ? 2 : 1, e);
@@ -90,7 +76,7 @@ static void add_float(struct str *s, float f) {
 static void add_row_json(struct str *s, const struct task *t, size_t i, int64_t top,
                          const int32_t *best) {
     const float *row = t->logits + i * (size_t)t->vocab;
-    str_printf(s, "%s\n  {\"id\":%d,", i ? "," : "", t->ids[i]);
+    str_printf(s, "%s\n  {\"id\":%d,", i ? "," : "", t->ids.id[i]);
     str_puts(s, top ? "\"top\":[" : "\"logits\":[");
     for (int64_t k = 0; k < (top ? top : t->vocab); k++) {
         if (k) str_addc(s, ',');
@@ -104,7 +90,7 @@ static void add_row_json(struct str *s, const struct task *t, size_t i, int64_t 
 static void add_row_text(struct str *s, const struct task *t, size_t i, int64_t top,
                          const int32_t *best) {
     const float *row = t->logits + i * (size_t)t->vocab;
-    str_printf(s, "%zu\t%d", i, t->ids[i]);
+    str_printf(s, "%zu\t%d", i, t->ids.id[i]);
     for (int64_t k = 0; k < (top ? top : t->vocab); k++) {
         if (top)
             str_printf(s, "\t%d:%.6g", best[k], (double)row[best[k]]);
@@ -120,7 +106,7 @@ static bool print(const struct task *t, int64_t top, bool json, struct error *e)
     int32_t *best = mem_array((size_t)top, sizeof *best);
     struct str s = {0};
     if (json) str_printf(&s, "{\"vocab_size\":%lld,\"rows\":[", (long long)t->vocab);
-    for (size_t i = 0; i < t->n && !e->set; i++) {
+    for (size_t i = 0; i < t->ids.n && !e->set; i++) {
         if (top) top_ids(t->logits + i * (size_t)t->vocab, t->vocab, top, best);
         (json ? add_row_json : add_row_text)(&s, t, i, top, best);
         cli_write(str_sv(&s), e);
@@ -145,7 +131,7 @@ static struct engine *open_engine(const struct args *a, const char *path, const 
     struct engine_options opt;
     cli_engine_options(a, &opt, &progress);
     opt.context = args_int(a, "ctx-size");
-    if (!opt.context) opt.context = (int64_t)(t->n + t->greedy_want);
+    if (!opt.context) opt.context = (int64_t)(t->ids.n + t->greedy_want);
     opt.chunk = args_int(a, "chunk");
     struct engine *engine = engine_open(path, &opt, e);
     cli_progress_clear(&progress);
@@ -155,10 +141,10 @@ static struct engine *open_engine(const struct args *a, const char *path, const 
 static int run(const struct args *a) {
     struct error e = {0};
     struct task t = {.greedy_want = (size_t)args_int(a, "greedy")};
-    const char *path = cli_model(a, &e), *out = args_text(a, "out");
+    const char *path = args_model(a, &e), *out = args_text(a, "out");
     if (path && !args_text(a, "ids")) fail(&e, "no token ids: pass --ids 1,2,3");
     if (e.set || !read_ids(&t, args_text(a, "ids"), &e)) {
-        free(t.ids);
+        ids_free(&t.ids);
         return cli_usage(&e);
     }
     struct engine *engine = open_engine(a, path, &t, &e);
@@ -166,7 +152,7 @@ static int run(const struct args *a) {
     if (ok && out) ok = write_file(out, &t, &e);
     if (ok && !out) ok = print(&t, args_int(a, "top"), args_flag(a, "json"), &e);
     engine_close(engine);
-    free(t.ids);
+    ids_free(&t.ids);
     free(t.logits);
     free(t.greedy);
     return ok ? CLI_OK : cli_error(&e);
@@ -190,6 +176,8 @@ static const struct arg_group *const groups[] = {
 const struct command command_logits = {
     .name = "logits",
     .summary = "compute a model's logits for given token ids",
+    .operands = "[PATH]",
+    .operands_most = 1,
     .about = "Row i holds the logits that follow the first i + 1 ids. For tests, and to compare "
              "engines with each other.",
     .examples = "mlxcel logits -m models/llama-3.2-1b-4bit --ids 128000,9906 --greedy 8\n"

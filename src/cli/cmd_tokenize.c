@@ -1,4 +1,7 @@
 // mlxcel tokenize: text to token ids.
+#include <unistd.h>
+
+#include "checkpoint/config.h"
 #include "cli/cli.h"
 #include "cli/jsonl.h"
 #include "tokenizer/tokenizer.h"
@@ -51,20 +54,15 @@ static bool batch(const struct tokenizer *t, bool special, struct error *e) {
     return ok;
 }
 
-static bool read_stdin(struct str *out, struct error *e) {
-    char buf[1 << 14];
-    for (size_t n; (n = fread(buf, 1, sizeof buf, stdin)) > 0;) str_add(out, sv_n(buf, n));
-    return !ferror(stdin) || fail(e, "standard input can't be read");
-}
-
 static bool single(const struct args *a, const struct tokenizer *t, bool special, struct error *e) {
     struct str input = {0};
     struct ids ids = {0};
     bool ok = true;
-    struct sv text = a->operand[0];
+    struct sv text = a->operands ? a->operand[0] : sv("-");
     if (sv_is(text, "-")) {
-        ok = read_stdin(&input, e);
+        ok = cli_read(&input, e);
         text = str_sv(&input);
+        if (ok && !a->operands && !text.n) ok = fail(e, "standard input: no text");
     }
     ok = ok && tok_encode(t, text, special, &ids, e) && print(t, &ids, args_flag(a, "ids"), e);
     ids_free(&ids);
@@ -75,12 +73,13 @@ static bool single(const struct args *a, const struct tokenizer *t, bool special
 static int run(const struct args *a) {
     struct error e = {0};
     bool jsonl = args_flag(a, "jsonl"), special = !args_flag(a, "no-special");
-    const char *path = cli_model_option(a, &e);
-    if (path && jsonl == (a->operands > 0))
-        fail(&e, jsonl ? "--jsonl reads its texts from standard input: leave the text out"
-                       : "no text: pass it, or - to read it from standard input");
+    const char *path = args_model_option(a, &e);
+    if (path && jsonl && a->operands)
+        fail(&e, "--jsonl reads its texts from standard input: leave the text out");
+    if (path && !jsonl && !a->operands && isatty(STDIN_FILENO))
+        fail(&e, "no text: pass it, or - to read it from standard input");
     if (e.set) return cli_usage(&e);
-    struct tokenizer *t = tok_open(path, &e);
+    struct tokenizer *t = checkpoint_there(path, &e) ? tok_open(path, &e) : NULL;
     bool ok = t && (jsonl ? batch(t, special, &e) : single(a, t, special, &e));
     tok_close(t);
     return ok ? CLI_OK : cli_error(&e);
@@ -102,10 +101,11 @@ const struct command command_tokenize = {
     .summary = "turn text into token ids",
     .operands = "[TEXT]",
     .operands_most = 1,
-    .about = "The model is a checkpoint's folder or its tokenizer file alone. Special tokens that "
-             "the text itself spells are recognised.",
+    .about = "The model is a checkpoint's folder or its tokenizer file alone. Without TEXT, or for "
+             "-, standard input is the text, as it is. Special tokens that the text itself spells "
+             "are recognised.",
     .examples = "mlxcel tokenize -m models/llama-3.2-1b-4bit \"Hello, world!\"\n"
-                "mlxcel tokenize -m DIR/tokenizer.json --ids - < book.txt\n",
+                "mlxcel tokenize -m DIR/tokenizer.json --ids < book.txt\n",
     .groups = groups,
     .run = run,
 };

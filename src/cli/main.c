@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "compute/device.h"
@@ -24,6 +23,10 @@ static const struct {
     const char *name, *why;
 } elsewhere[] = {
     {"download", "downloads are not in this build; pass a checkpoint's folder with -m"},
+    {"pull", "downloads are not in this build; pass a checkpoint's folder with -m"},
+    {"chat", "a conversation is mlxcel run PATH, one answer mlxcel generate -m PATH -p TEXT"},
+    {"convert", "checkpoints run as published; of a GGUF file, mlxcel import makes one"},
+    {"quantize", "quantizing is not in this build: it runs checkpoints as published"},
     {"list", "there is no store of downloaded models in this build (families: mlxcel arch)"},
     {"ls", "there is no store of downloaded models in this build (families: mlxcel arch)"},
     {"rm", "there is no store of downloaded models in this build"},
@@ -31,6 +34,9 @@ static const struct {
     {"embed", "embedding models are not in this build"},
     {"rerank", "reranking models are not in this build"},
     {"tune", "there is nothing to tune in this build"},
+    {"-v", "says more, behind a command; the version is mlxcel --version"},
+    {"-m", "belongs behind a command: mlxcel run -m PATH"},
+    {"-p", "belongs behind a command: mlxcel generate -m PATH -p TEXT"},
 };
 
 static const struct command *command_named(const char *name) {
@@ -74,17 +80,34 @@ static int serve(char **argv) {
     return cli_error(&e);
 }
 
-const struct variable *cli_variables(size_t *n) {
-    static const struct variable list[] = {
-        {"MLXCEL_LOG",
-         "The least level of messages shown: error, warn (the default), info, debug."},
-        {"MLXCEL_CPU_ISA", "The CPU kernels to use: plain, avx2, avx512, best (the default)."},
-        {"MLXCEL_WEIGHT_MATERIALIZATION",
-         "Eager (the default): weights are read while loading; lazy: when needed."},
-    };
-    *n = sizeof list / sizeof *list;
-    return list;
-}
+static const struct variable variables[] = {
+    {"MLXCEL_LOG", "The least level of messages shown: error, warn (the default), info, debug."},
+    {"MLXCEL_CPU_ISA", "The CPU kernels to use: plain, avx2, avx512, best (the default)."},
+    {"MLXCEL_WEIGHT_MATERIALIZATION",
+     "Eager (the default): weights are read while loading; lazy: when needed."},
+};
+enum { VARIABLES = sizeof variables / sizeof *variables };
+
+static const struct manual manual = {
+    .name = "mlxcel",
+    .purpose = "run language models as published",
+    .see = "mlxcel-server",
+    .command = commands,
+    .commands = COMMANDS,
+    .variable = variables,
+    .variables = VARIABLES,
+    .description = ".Nm\nruns Hugging Face and mlx-community checkpoints as they are published:\n"
+                   "config.json, SafeTensors and tokenizer files, without a conversion.\n",
+    .more_synopsis = ".Nm\n.Cm serve\n.Op Ar PATH\n.Op Ar options\n",
+    .more_commands = ".Ss mlxcel serve\nserve a model over the OpenAI API\n.Pp\n"
+                     "Runs\n.Xr mlxcel-server 1\nwith the same arguments.\n",
+    .files = ".Sh FILES\n.Bl -tag -width Ds\n"
+             ".It Pa ${XDG_STATE_HOME:-~/.local/state}/mlxcel/history\n"
+             "The lines typed in\n.Cm run .\n.El\n",
+    .more_exits =
+        ".It 130 , 143\nStopped by SIGINT (Ctrl-C) or SIGTERM; what was generated is written.\n"
+        ".It 141\nThe reader of standard output went away (SIGPIPE).\n",
+};
 
 static void overview(FILE *f) {
     fputs("mlxcel runs language models as published: config.json, SafeTensors, tokenizer files.\n\n"
@@ -101,9 +124,8 @@ static void overview(FILE *f) {
           "  mlxcel generate -m models/SmolLM2-135M-Instruct -p \"Why is the sky blue?\"\n\n"
           "Variables, beside those that stand for options:\n",
           f);
-    size_t n;
-    const struct variable *var = cli_variables(&n);
-    for (size_t i = 0; i < n; i++) fprintf(f, "  %s\n      %s\n", var[i].name, var[i].help);
+    for (size_t i = 0; i < VARIABLES; i++)
+        fprintf(f, "  %s\n      %s\n", variables[i].name, variables[i].help);
     fputs("\nExit codes: 0 done, 1 error, 2 wrong usage, 130 and 143 stopped by a signal.\n", f);
 }
 
@@ -134,9 +156,10 @@ static int run_command(const struct command *c, int argc, char **argv) {
     } else if (args_flag(&a, "help")) {
         args_help(stdout, c);
     } else {
+        if (!log_environment(&e)) code = cli_usage(&e);
         if (args_flag(&a, "verbose")) log_set(LOG_DEBUG);
         if (args_flag(&a, "quiet")) log_set(LOG_ERROR);
-        code = c->run(&a);
+        if (!e.set) code = c->run(&a);
     }
     args_free(&a);
     return code;
@@ -163,10 +186,10 @@ static int dispatch(int argc, char **argv) {
     if (!strcmp(first, "serve")) return serve(argv + 1);
     if (!strcmp(first, "help") || !strcmp(first, "-h") || !strcmp(first, "--help"))
         return help(argc > 2 ? argv[2] : NULL);
-    if (!strcmp(first, "-V") || !strcmp(first, "--version"))
+    if (!strcmp(first, "-V") || !strcmp(first, "--version") || !strcmp(first, "version"))
         version(stdout);
     else if (!strcmp(first, "--man"))
-        cli_man(stdout, commands, COMMANDS, MLXCEL_VERSION);
+        args_man(stdout, &manual);
     else if (command_named(first))
         return run_command(command_named(first), argc - 2, argv + 2);
     else
@@ -182,9 +205,12 @@ static void use_utf8(void) {
 }
 
 int main(int argc, char **argv) {
+    // Help fits in it, so that it fails, if it does, at the end, where the reason is told.
+    static char buffer[1 << 17];
     files_standard();
     signal(SIGPIPE, SIG_DFL); // a parent may have ignored it; `mlxcel ... | head` ends quietly
     map_faults_end();
+    setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
     use_utf8();
     int code = dispatch(argc, argv);
     struct error e = {0};

@@ -31,6 +31,7 @@ static const struct arg prompt_args[] = {
      "tokens to generate at most; -1: until the model ends or the context is full"},
     {"--raw --no-chat-template", ARG_FLAG, NULL, NULL, NULL, 0, 0,
      "give the prompt to the model as it is, without its chat template"},
+    {"--jinja", ARG_FLAG, NULL, NULL, NULL, 0, 0, "changes nothing: templates are always Jinja"},
     {"--stop", ARG_TEXTS, "TEXT", NULL, NULL, 0, 0,
      "end before this text; may be given several times"},
     {"--ignore-eos", ARG_FLAG, NULL, NULL, NULL, 0, 0,
@@ -40,7 +41,7 @@ const struct arg_group prompt_options = {"Prompt and answer", prompt_args, COUNT
 
 static const struct arg sampling_args[] = {
     {"-t --temp --temperature", ARG_NUMBER, "T", NULL, "0", 0, 100,
-     "0: always the likeliest token; higher: more random"},
+     "0: always the likeliest token; higher: more random; not the threads, which are --threads"},
     {"--top-k", ARG_INT, "N", "LLAMA_ARG_TOP_K", "0", 0, 1e9,
      "only the N likeliest tokens; 0: all"},
     {"--top-p", ARG_NUMBER, "P", NULL, "1", 0, 1,
@@ -55,7 +56,7 @@ static const struct arg sampling_args[] = {
      "taken from the logit of a token for each time it was there; 0: off"},
     {"--repeat-last-n", ARG_INT, "N", NULL, "64", -1, 1e9,
      "how many tokens back the penalties look; -1: all, 0: none"},
-    {"-s --seed", ARG_INT, "N", NULL, "-1", -1, 0x1p53,
+    {"-s --seed", ARG_INT, "N", NULL, "-1", -1, 0x1p53 - 1,
      "the same seed gives the same answer; -1: another one each time"},
 };
 const struct arg_group sampling_options = {"Sampling", sampling_args, COUNT(sampling_args)};
@@ -71,7 +72,8 @@ const struct arg_group common_options = {"General", common_args, COUNT(common_ar
     { names, ARG_REFUSED, "VALUE", NULL, NULL, 0, 0, why }
 static const struct arg refused_args[] = {
     REFUSED("--adapter --lora", "LoRA adapters are not in this build; merge the adapter first"),
-    REFUSED("--draft-model --model-draft -md", "speculative decoding is not in this build"),
+    REFUSED("--draft-model --model-draft -md --draft --draft-max",
+            "speculative decoding is not in this build"),
     REFUSED("--image", "vision models are not in this build"),
     REFUSED("--audio", "audio models are not in this build"),
     REFUSED("--video", "video is not in this build"),
@@ -79,8 +81,10 @@ static const struct arg refused_args[] = {
             "downloads are not in this build; pass a checkpoint's folder with -m"),
     REFUSED("-ctk --cache-type-k -ctv --cache-type-v --kv-cache-mode",
             "a quantized cache is not in this build"),
-    REFUSED("-ngl --n-gpu-layers --gpu-layers", "a model can't be split between devices; "
-                                                "--device says where it runs"),
+    REFUSED("-ngl --n-gpu-layers --gpu-layers -sm --split-mode -ts --tensor-split -mg --main-gpu",
+            "a model can't be split between devices; --device says where it runs"),
+    REFUSED("-fa --flash-attn", "there is one way to compute attention, and nothing to choose"),
+    REFUSED("--mlock --no-mmap", "weights are always mapped files; there is nothing to choose"),
     REFUSED("--tp-size --pp-size", "parallel runs over several devices are not in this build"),
     REFUSED("--surgery", "surgery on weights is not in this build"),
     REFUSED("--grammar --grammar-file -j --json-schema", "grammars are not in this build"),
@@ -90,3 +94,19 @@ static const struct arg refused_args[] = {
                                 "are shown"),
 };
 const struct arg_group refused_options = {NULL, refused_args, COUNT(refused_args)};
+
+static const struct arg refused_chat_args[] = {
+    REFUSED("-cnv --conversation -i --interactive -if --interactive-first",
+            "mlxcel run is the conversation"),
+    REFUSED("-no-cnv --no-conversation -st --single-turn",
+            "with --prompt there is one answer and no conversation"),
+    REFUSED("-cb --cont-batching -nocb --no-cont-batching -np --parallel",
+            "many requests at once are mlxcel serve's"),
+    REFUSED("-b --batch-size -ub --ubatch-size", "the engine chooses the size of its steps"),
+    REFUSED("-co --color -e --escape --no-display-prompt --no-warmup --simple-io",
+            "llama.cpp has it, and it stands for nothing here"),
+    REFUSED("--chat-template --chat-template-file",
+            "the checkpoint's own template is used; --raw leaves it out"),
+    REFUSED("-sysf --system-prompt-file", "pass the text with --system"),
+};
+const struct arg_group refused_chat_options = {NULL, refused_chat_args, COUNT(refused_chat_args)};

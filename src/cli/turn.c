@@ -122,9 +122,15 @@ void turn_times(const struct turn *t, double *prompt, double *rest, size_t *rest
     *rest_tokens = a->ids.n ? a->ids.n - 1 : 0;
 }
 
+void turn_tell_end(const struct turn *t, const struct text_model *m) {
+    if (t->answer.finish == FINISH_CONTEXT)
+        log_say(LOG_WARN, "the answer is cut: the context of %lld tokens is full (-c, --ctx-size)",
+                (long long)engine_info(m->engine)->context);
+}
+
 static void print_stage(const char *name, double seconds, size_t tokens) {
-    fprintf(stderr, "%-11s %9.3f s %7zu tokens %10.2f tok/s\n", name, seconds, tokens,
-            seconds > 0 ? (double)tokens / seconds : 0.0);
+    fprintf(stderr, "%-11s %9.3f s %7zu token%s %10.2f tok/s\n", name, seconds, tokens,
+            plural((int64_t)tokens), seconds > 0 ? (double)tokens / seconds : 0.0);
 }
 
 void turn_print_stats(const struct turn *t, double load_seconds) {

@@ -39,6 +39,8 @@ struct turn {
 bool turn_run(struct turn *t, struct text_model *m, const struct turn_options *opt,
               struct json_object *messages, bool stream, struct error *e);
 void turn_close(struct turn *t);
+// One line on standard error when the context ended the answer.
+void turn_tell_end(const struct turn *t, const struct text_model *m);
 
 // Seconds of the prompt (to the first token) and of the rest, and the tokens made in the rest.
 void turn_times(const struct turn *t, double *prompt, double *rest, size_t *rest_tokens);

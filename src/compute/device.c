@@ -3,12 +3,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "compute/ops.h"
 
 struct device *device_open(const char *name, const struct device_options *opt, struct error *e) {
     if (!strcmp(name, "cpu") || !strcmp(name, "auto")) return cpu_open(opt, e);
     fail(e, "device \"%s\" is not in this build (it has: cpu)", name);
     return NULL;
+}
+
+const char *device_wish(const char *word) {
+    if (strcmp(word, "gpu") != 0) return word;
+    log_say(LOG_WARN, "device gpu: this build has none, so the CPU computes");
+    return "auto";
 }
 
 void device_close(struct device *d) {

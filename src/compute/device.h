@@ -25,6 +25,8 @@ struct device {
 
 // name: "cpu" or "auto". An unknown device, or one this build or machine lacks, is an error.
 struct device *device_open(const char *name, const struct device_options *opt, struct error *e);
+// A name for device_open of what a user wishes: "auto", "gpu" or "cpu". Tells when there is no GPU.
+const char *device_wish(const char *word);
 void device_close(struct device *d); // NULL is fine
 
 // Memory for weights, state and scratch: 64-byte aligned, zeroed. A refusal names `what` and the

@@ -2,7 +2,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,21 +42,23 @@ static int drain(struct http *h, const struct server_options *o, const sigset_t 
     double until = clock_now() + o->drain_timeout;
     size_t left;
     http_drain(h);
-    log_say(LOG_INFO, "stopping: %zu requests are being answered", http_running(h));
+    left = http_running(h);
+    log_say(LOG_INFO, "stopping: %zu request%s to be answered", left, plural((int64_t)left));
     while ((left = http_running(h)) && clock_now() < until) {
         int again = wait_signal(set);
         if (again) return 128 + again;
         http_tick(h);
     }
-    if (left) log_say(LOG_WARN, "%zu requests were cut off (--drain-timeout)", left);
+    if (left)
+        log_say(LOG_WARN, "cut off (--drain-timeout): %zu request%s", left, plural((int64_t)left));
     return EXIT_SUCCESS;
 }
 
 static void say_ready(struct worker *w, const struct server_options *o, double seconds) {
     const struct engine_info *i = engine_info(worker_model(w)->engine);
-    log_say(LOG_INFO, "%s (%s) is loaded in %.2f s on %s: %lld answers at once, of %lld tokens",
+    log_say(LOG_INFO, "%s (%s) is loaded in %.2f s on %s: %lld answer%s at once, of %lld tokens",
             o->name, i->family_name, seconds, i->device, (long long)i->sequences,
-            (long long)i->context);
+            plural(i->sequences), (long long)i->context);
 }
 
 // Until a signal or a failure. Returns the exit code.
@@ -84,15 +85,22 @@ static void say_farewell(struct http *h) {
     for (int i = 0; i < FAREWELL_TICKS && http_running(h); i++) nanosleep(&tick, NULL);
 }
 
+// What is wrong with the files is told before anybody connects.
+static bool check_files(const struct server_options *o, struct error *e) {
+    struct engine_options opt = o->engine;
+    struct text_model m;
+    opt.dry = true;
+    opt.context = 1; // what memory holds is told when it is loaded
+    bool ok = text_open(&m, o->model, &opt, e);
+    text_close(&m);
+    return ok;
+}
+
 static int run(const struct server_options *o) {
     struct error e = {0};
-    struct stat st;
     sigset_t set;
+    if (!check_files(o, &e)) return failed(&e, EXIT_FAILURE);
     block_signals(&set);
-    if (stat(o->model, &st) != 0) {
-        fail(&e, "%s: no such checkpoint: -m takes its folder, or a file in it", o->model);
-        return failed(&e, EXIT_FAILURE);
-    }
     struct http *h = http_open(o, &e);
     struct worker *w = h ? worker_start(o->model, &o->engine, o->queue, &e) : NULL;
     int code = EXIT_FAILURE;
@@ -116,7 +124,8 @@ static int start(const struct args *a) {
     if (!getenv("MLXCEL_LOG")) log_set(LOG_INFO);
     if (args_flag(a, "verbose")) log_set(LOG_DEBUG);
     if (args_flag(a, "quiet")) log_set(LOG_ERROR);
-    int code = server_options_read(&o, a, &e) ? run(&o) : failed(&e, EXIT_USAGE);
+    bool ok = log_environment(&e) && server_options_read(&o, a, &e);
+    int code = ok ? run(&o) : failed(&e, EXIT_USAGE);
     server_options_free(&o);
     return code;
 }
@@ -130,6 +139,8 @@ int main(int argc, char **argv) {
         code = failed(&e, EXIT_USAGE);
     else if (args_flag(&a, "help"))
         args_help(stdout, &command_server);
+    else if (args_flag(&a, "man"))
+        args_man(stdout, &server_manual);
     else if (args_flag(&a, "version"))
         printf("mlxcel-server %s\nfeatures  %s\n", MLXCEL_VERSION, MLXCEL_FEATURES);
     else

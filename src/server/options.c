@@ -39,6 +39,11 @@ static const struct arg engine_args[] = {
 };
 static const struct arg_group engine_group = {"Engine", engine_args, COUNT(engine_args)};
 
+static const struct arg chat_args[] = {
+    {"--jinja", ARG_FLAG, NULL, NULL, NULL, 0, 0, "changes nothing: templates are always Jinja"},
+};
+static const struct arg_group chat_group = {"Chat", chat_args, COUNT(chat_args)};
+
 static const struct arg http_args[] = {
     {"--host", ARG_TEXT, "HOST", "LLAMA_ARG_HOST", "127.0.0.1", 0, 0,
      "the address to listen on; 0.0.0.0, or :: with IPv6, for every one of this machine"},
@@ -65,19 +70,78 @@ static const struct arg common_args[] = {
      "only errors on standard error, no line for each request"},
     {"-h --help", ARG_FLAG, NULL, NULL, NULL, 0, 0, "show this help"},
     {"-V --version", ARG_FLAG, NULL, NULL, NULL, 0, 0, "the version, and what is in this build"},
+    {"--man", ARG_FLAG, NULL, NULL, NULL, 0, 0,
+     "the manual page, in mdoc: mlxcel-server --man | man -l -"},
 };
 static const struct arg_group common_group = {"General", common_args, COUNT(common_args)};
 
-static const struct arg_group *const groups[] = {&model_group, &engine_group, &http_group,
-                                                 &common_group, NULL};
+#define REFUSED(names, why)                                                                        \
+    { names, ARG_REFUSED, "VALUE", NULL, NULL, 0, 0, why }
+static const struct arg refused_args[] = {
+    REFUSED("-hf -hfr --hf-repo -hff --hf-file -mu --model-url --models-dir --revision",
+            "downloads and stores of models are not in this build; pass a checkpoint's folder "
+            "with -m"),
+    REFUSED("-ngl --n-gpu-layers --gpu-layers -sm --split-mode -ts --tensor-split -mg --main-gpu",
+            "a model can't be split between devices; --device says where it runs"),
+    REFUSED("--adapter --lora --lora-scaled",
+            "LoRA adapters are not in this build; merge the adapter first"),
+    REFUSED("--draft-model --model-draft -md --draft --draft-max",
+            "speculative decoding is not in this build"),
+    REFUSED("-ctk --cache-type-k -ctv --cache-type-v --kv-cache-mode",
+            "a quantized cache is not in this build"),
+    REFUSED("-fa --flash-attn", "there is one way to compute attention, and nothing to choose"),
+    REFUSED("-cb --cont-batching -nocb --no-cont-batching",
+            "requests always run together; --parallel says how many"),
+    REFUSED("-ub --ubatch-size", "there is one size of step: --batch-size"),
+    REFUSED("--mlock --no-mmap", "weights are always mapped files; there is nothing to choose"),
+    REFUSED("--chat-template --chat-template-file", "the checkpoint's own template is used"),
+    REFUSED("--no-jinja", "templates are always Jinja"),
+    REFUSED("--mmproj --image", "vision models are not in this build"),
+    REFUSED("--embedding --embeddings --rerank --reranking --pooling",
+            "embedding and reranking models are not in this build"),
+    REFUSED("--grammar --grammar-file -j --json-schema", "grammars are not in this build"),
+    REFUSED("--reasoning-format --show-reasoning",
+            "reasoning is not told apart from the answer in this build: both are sent"),
+    REFUSED("--temp --temperature --top-k --top-p --min-p --repeat-penalty --seed --n-predict",
+            "each request says how it is sampled; its defaults are generation_config.json's"),
+    REFUSED("--tp-size --pp-size", "parallel runs over several devices are not in this build"),
+    REFUSED("--ssl-key-file --ssl-cert-file", "TLS is not in this build; put a proxy before it"),
+};
+static const struct arg_group refused_group = {NULL, refused_args, COUNT(refused_args)};
+
+static const struct arg_group *const groups[] = {
+    &model_group, &engine_group, &chat_group, &http_group, &common_group, &refused_group, NULL};
+
+static const struct variable variables[] = {
+    {"MLXCEL_LOG", "The least level of messages shown: error, warn, info (the default), debug."},
+    {"MLXCEL_CPU_ISA", "The CPU kernels to use: plain, avx2, avx512, best (the default)."},
+    {"MLXCEL_WEIGHT_MATERIALIZATION",
+     "Eager (the default): weights are read while loading; lazy: when needed."},
+};
+
+static const struct command *const program[] = {&command_server};
+
+const struct manual server_manual = {
+    .name = "mlxcel-server",
+    .purpose = "serve a language model over the OpenAI API",
+    .see = "mlxcel",
+    .command = program,
+    .commands = COUNT(program),
+    .variable = variables,
+    .variables = COUNT(variables),
+    .more_exits = ".It 128 and more\nStopped at once by the signal of that number less 128.\n",
+};
 
 const struct command command_server = {
     .name = "mlxcel-server",
     .alone = true,
     .summary = "serve a model over the OpenAI API",
     .about = "Answers GET /health and /v1/models, and POST /v1/completions and "
-             "/v1/chat/completions. It listens at once, and says 503 until the model is loaded. "
-             "SIGTERM and SIGINT let running answers end; a second one does not.",
+             "/v1/chat/completions. It listens as soon as it has looked at the files, and says 503 "
+             "until the model is loaded. SIGTERM and SIGINT let running answers end; a second one "
+             "does not.",
+    .operands = "[PATH]",
+    .operands_most = 1,
     .examples = "mlxcel-server -m models/SmolLM2-135M-Instruct\n"
                 "mlxcel-server -m DIR --host 0.0.0.0 --api-key SECRET -np 8\n",
     .groups = groups,
@@ -112,7 +176,6 @@ static void add_keys(struct server_options *o, struct sv list) {
 }
 
 static void read_engine(struct engine_options *opt, const struct args *a) {
-    const char *device = args_text(a, "device");
     int64_t threads = args_int(a, "threads"), context = args_int(a, "ctx-size");
     int64_t sequences = args_int(a, "parallel");
     if (context) {
@@ -120,7 +183,7 @@ static void read_engine(struct engine_options *opt, const struct args *a) {
         if (context < LEAST_CONTEXT) context = LEAST_CONTEXT;
     }
     *opt = (struct engine_options){
-        .device = strcmp(device, "gpu") ? device : "auto",
+        .device = device_wish(args_text(a, "device")),
         .threads = threads > 0 ? (int)threads : 0,
         .isa = ISA_BEST,
         .precision = strcmp(args_text(a, "precision"), "f32") ? PRECISION_NATIVE : PRECISION_F32,
@@ -132,7 +195,7 @@ static void read_engine(struct engine_options *opt, const struct args *a) {
 
 bool server_options_read(struct server_options *o, const struct args *a, struct error *e) {
     *o = (struct server_options){
-        .model = args_text(a, "model"),
+        .model = args_model(a, e),
         .queue = args_int(a, "max-queue-depth"),
         .host = args_text(a, "host"),
         .port = (int)args_int(a, "port"),
@@ -143,8 +206,7 @@ bool server_options_read(struct server_options *o, const struct args *a, struct 
         .receive_timeout = (unsigned)args_int(a, "receive-timeout"),
         .drain_timeout = (unsigned)args_int(a, "drain-timeout"),
     };
-    if (!o->model || !*o->model)
-        return fail(e, "no model: pass a checkpoint's folder with -m PATH, or set LLAMA_ARG_MODEL");
+    if (!o->model) return false;
     read_engine(&o->engine, a);
     if (o->engine.batch < o->engine.sequences)
         return fail(e, "--batch-size %lld is less than --parallel %lld: each answer needs a place",

@@ -23,6 +23,7 @@ struct server_options {
     unsigned drain_timeout;   // seconds that running answers get when the server is told to stop
 };
 
+extern const struct manual server_manual;
 extern const struct command command_server; // its table; main runs it, not .run
 
 // Strings in o are a's, the environment's, or owned by o.

@@ -63,7 +63,7 @@ static char *choose(const char *dir, struct json_object *config, struct error *e
     if (!file)
         fail(e,
              "%s: no tokenizer (looked for tokenizer.json, tokenizer.model, *.tiktoken, "
-             "vocab.json with merges.txt, vocab.txt)",
+             "vocab.json with merges.txt, vocab.txt): copy the published checkpoint's there",
              dir);
     return file;
 }

@@ -1,8 +1,8 @@
 // The manual page, in mdoc, from the option tables.
 #include <string.h>
 
+#include "base/args.h"
 #include "base/map.h"
-#include "cli/cli.h"
 
 enum { WIDTH = 72 };
 // A word of running text in mdoc: a backslash is an escape.
@@ -75,9 +75,11 @@ static const struct command *listed_by(const struct arg_group *g,
 
 static void man_command(FILE *f, const struct command *const *commands, size_t at) {
     const struct command *c = commands[at];
-    fprintf(f, ".Ss mlxcel %s\n", c->name);
-    roff_text(f, sv(c->summary));
-    fputs(".Pp\n", f);
+    if (!c->alone) {
+        fprintf(f, ".Ss mlxcel %s\n", c->name);
+        roff_text(f, sv(c->summary));
+        fputs(".Pp\n", f);
+    }
     if (c->alias) fprintf(f, "Also called\n.Cm %s .\n", c->alias);
     if (c->about) roff_text(f, sv(c->about));
     for (size_t g = 0; c->groups[g]; g++) {
@@ -91,7 +93,9 @@ static void man_command(FILE *f, const struct command *const *commands, size_t a
     }
 }
 
-static void man_environment(FILE *f, const struct command *const *commands, size_t n) {
+static void man_environment(FILE *f, const struct manual *m) {
+    const struct command *const *commands = m->command;
+    size_t n = m->commands;
     struct map seen = {0};
     fputs(".Sh ENVIRONMENT\nAn option wins over its variable.\n.Bl -tag -width Ds\n", f);
     for (size_t c = 0; c < n; c++) {
@@ -109,16 +113,11 @@ static void man_environment(FILE *f, const struct command *const *commands, size
             }
         }
     }
-    size_t others;
-    const struct variable *var = cli_variables(&others);
-    for (size_t i = 0; i < others; i++) {
-        fprintf(f, ".It Ev %s\n", var[i].name);
-        roff_text(f, sv(var[i].help));
+    for (size_t i = 0; i < m->variables; i++) {
+        fprintf(f, ".It Ev %s\n", m->variable[i].name);
+        roff_text(f, sv(m->variable[i].help));
     }
-    fputs(".El\n.Sh FILES\n.Bl -tag -width Ds\n"
-          ".It Pa ${XDG_STATE_HOME:-~/.local/state}/mlxcel/history\n"
-          "The lines typed in\n.Cm run .\n.El\n",
-          f);
+    fputs(".El\n", f);
     map_free(&seen);
 }
 
@@ -133,29 +132,35 @@ static void man_examples(FILE *f, const struct command *const *commands, size_t 
     fputs(".Ed\n", f);
 }
 
-void cli_man(FILE *f, const struct command *const *commands, size_t n, const char *version) {
-    fprintf(f,
-            ".Dd $Mdocdate$\n.Dt MLXCEL 1\n.Os \"mlxcel %s\"\n.Sh NAME\n.Nm mlxcel\n"
-            ".Nd run language models as published\n.Sh SYNOPSIS\n",
-            version);
-    for (size_t c = 0; c < n; c++) {
-        fprintf(f, ".Nm\n.Cm %s\n", commands[c]->name);
-        if (commands[c]->operands) {
-            fputs(".Ar ", f);
-            roff_line(f, sv(commands[c]->operands));
-        }
-        fputs(".Op Ar options\n", f);
+static void man_synopsis(FILE *f, const struct command *c) {
+    fputs(".Nm\n", f);
+    if (!c->alone) fprintf(f, ".Cm %s\n", c->name);
+    if (c->operands) {
+        fputs(".Ar ", f);
+        roff_line(f, sv(c->operands));
     }
-    fputs(".Sh DESCRIPTION\n.Nm\nruns Hugging Face and mlx-community checkpoints as they are "
-          "published:\nconfig.json, SafeTensors and tokenizer files, without a conversion.\n",
-          f);
-    for (size_t c = 0; c < n; c++) man_command(f, commands, c);
-    man_environment(f, commands, n);
+    fputs(".Op Ar options\n", f);
+}
+
+void args_man(FILE *f, const struct manual *m) {
+    fprintf(f, ".Dd %s\n.Dt ", MLXCEL_DATE);
+    for (const char *p = m->name; *p; p++) fputc(*p >= 'a' && *p <= 'z' ? *p - 'a' + 'A' : *p, f);
+    fprintf(f, " 1\n.Os \"%s %s\"\n.Sh NAME\n.Nm %s\n.Nd %s\n.Sh SYNOPSIS\n", m->name,
+            MLXCEL_VERSION, m->name, m->purpose);
+    for (size_t c = 0; c < m->commands; c++) man_synopsis(f, m->command[c]);
+    if (m->more_synopsis) fputs(m->more_synopsis, f);
+    fputs(".Sh DESCRIPTION\n", f);
+    if (m->description) fputs(m->description, f);
+    for (size_t c = 0; c < m->commands; c++) man_command(f, m->command, c);
+    if (m->more_commands) fputs(m->more_commands, f);
+    man_environment(f, m);
+    if (m->files) fputs(m->files, f);
     fputs(".Sh EXIT STATUS\n.Bl -tag -width Ds\n"
           ".It 0\nDone.\n.It 1\nAn error; one line on standard error says which.\n"
-          ".It 2\nThe command line is wrong.\n"
-          ".It 130 , 143\nStopped by SIGINT (Ctrl-C) or SIGTERM; what was generated is written.\n"
-          ".It 141\nThe reader of standard output went away (SIGPIPE).\n.El\n",
+          ".It 2\nThe command line is wrong.\n",
           f);
-    man_examples(f, commands, n);
+    if (m->more_exits) fputs(m->more_exits, f);
+    fputs(".El\n", f);
+    man_examples(f, m->command, m->commands);
+    fprintf(f, ".Sh SEE ALSO\n.Xr %s 1\n", m->see);
 }

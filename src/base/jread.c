@@ -74,17 +74,26 @@ static const char *unescape(struct jread *j) {
     return NULL;
 }
 
+// The first byte at or after `at` that a string can't just hold: a quote, a backslash, a control
+// character, or the end. *high becomes true when a byte before it is not ASCII.
+static size_t plain_end(struct sv in, size_t at, bool *high) {
+    unsigned char any = 0;
+    for (; at < in.n; at++) {
+        unsigned char c = (unsigned char)in.p[at];
+        if (c < 0x20 || c == '"' || c == '\\') break;
+        any |= c;
+    }
+    *high |= any >= 0x80;
+    return at;
+}
+
 // A string, j->at after its opening quote. Without escapes, text views the input itself.
 static enum jtoken read_string(struct jread *j, enum jtoken kind) {
     size_t begin = j->at, run = j->at;
-    bool escaped = false;
-    for (int c; (c = peek(j)) != '"';) {
+    bool escaped = false, high = false;
+    for (int c; j->at = plain_end(j->in, j->at, &high), (c = peek(j)) != '"';) {
         if (c < 0) return broken(j, begin - 1, "a string has no end");
         if (c < 0x20) return broken(j, j->at, "a raw control character in a string");
-        if (c != '\\') {
-            j->at++;
-            continue;
-        }
         if (!escaped) str_clear(&j->unescaped);
         escaped = true;
         str_add(&j->unescaped, sv_cut(j->in, run, j->at));
@@ -93,7 +102,7 @@ static enum jtoken read_string(struct jread *j, enum jtoken kind) {
         if (why) return broken(j, at, why);
         run = j->at;
     }
-    if (!utf8_valid(sv_cut(j->in, begin, j->at)))
+    if (high && !utf8_valid(sv_cut(j->in, begin, j->at)))
         return broken(j, begin - 1, "a string is not UTF-8");
     if (escaped) str_add(&j->unescaped, sv_cut(j->in, run, j->at));
     j->text = escaped ? str_sv(&j->unescaped) : sv_cut(j->in, begin, j->at);

@@ -146,13 +146,14 @@ static bool crosses(const struct bpe *b, int32_t cp) {
     return false;
 }
 
-// Which characters a token that merging makes has before a mark for a space.
+// Which characters a token has before a mark for a space: all tokens, for those that merging makes
+// are among them and the vocabulary lies in order in memory.
 static void find_words(struct bpe *b, const struct vocab *v) {
     enum { MOST = 16 }; // so many would be no words
     struct sv mark = sv(MARK), token;
     b->words = !b->ignore_merges && !b->prefix.n && !b->suffix.n && vocab_id(v, mark) >= 0;
-    for (size_t i = 0; b->words && i < b->slots; i++) {
-        if (b->merge[i].left < 0 || !vocab_token(v, b->merge[i].id, &token)) continue;
+    for (int32_t id = 0; b->words && id < (int32_t)v->size; id++) {
+        if (!vocab_token(v, id, &token)) continue;
         for (ptrdiff_t at = 0; (at = sv_find(token, mark, (size_t)at)) >= 0; at++) {
             size_t before;
             int32_t cp = at ? unicode_before(token, (size_t)at, &before) : -1;

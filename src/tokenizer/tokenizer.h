@@ -1,5 +1,6 @@
 // Text to token ids and back, as a checkpoint's tokenizer.json says (Hugging Face `tokenizers`
-// format):
+// format), or one of the older files that are read into the same stages: SentencePiece's
+// tokenizer.model, tiktoken's ranks, vocab.json with merges.txt, vocab.txt.
 //   text - added tokens - normalizer - pre-tokenizer - model - post-processor - ids - decoder -
 //   text
 // A kind that isn't supported is refused by name when the file is opened. A tokenizer is read-only
@@ -13,9 +14,11 @@
 
 struct tokenizer;
 
-// path is a checkpoint folder or a tokenizer.json. A tokenizer_config.json beside it gives the
-// begin and end tokens. Its add_bos_token and add_eos_token do nothing here: where there is a
-// tokenizer.json, its post-processor decides (so does transformers since version 5).
+// path is a checkpoint folder or a tokenizer's file. In a folder, tokenizer.json wins, then
+// tokenizer.model (but a tiktoken file for classes that use one), then the others in the order
+// above. A tokenizer_config.json beside it gives the begin and end tokens. Its add_bos_token and
+// add_eos_token count only for the older files: where there is a tokenizer.json, its post-processor
+// decides (so does transformers since version 5).
 struct tokenizer *tok_open(const char *path, struct error *e); // NULL on failure
 // The same from the text of a tokenizer.json; `name` stands for the file in errors.
 struct tokenizer *tok_read(struct sv json, const char *name, struct error *e);

@@ -324,7 +324,7 @@ static void keys(void **state) {
     struct server s;
     struct answer a;
     (void)state;
-    server_start(&s, ARGS("-m", MODEL, "--api-key", "secret,other", "--api-key", "third", "-a",
+    server_start(&s, ARGS(MODEL, "--jinja", "--api-key", "secret,other", "--api-key", "third", "-a",
                           "my \"model\""));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ask(&s, &a, "GET", "/v1/models", cases[i].header, sv(""));
@@ -359,12 +359,31 @@ static void wrong_starts(void **state) {
     snprintf(sum, sizeof sum, "cannot listen on 127.0.0.1, port %s", port);
     assert_int_equal(run_to_end(ARGS("-m", MODEL, "--port", port), sum), 1);
     assert_int_equal(run_to_end(ARGS(FIXTURES "/llama"), "has no config.json"), 1);
+    assert_int_equal(run_to_end(ARGS(MODEL, "-m", MODEL), "two models"), 2);
+    assert_int_equal(run_to_end(ARGS("a/b"), "does not download"), 1);
+    setenv("MLXCEL_LOG", "loud", 1);
+    assert_int_equal(run_to_end(ARGS(MODEL), "MLXCEL_LOG \"loud\": must be one of"), 2);
+    unsetenv("MLXCEL_LOG");
     static const char *const refused[] = {"-hf", "-ngl", "--models-dir", "--adapter", "--lora",
                                           "-md", "-ctk", "-ctv",         "-fa",       "-cb"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         snprintf(sum, sizeof sum, "error: %s: ", refused[i]);
         assert_int_equal(run_to_end(ARGS(MODEL, refused[i], "x"), sum), 2);
     }
+}
+
+static void manual(void **state) {
+    struct str page = {0};
+    char chunk[4096];
+    (void)state;
+    FILE *f = popen(MLXCEL_SERVER " --man", "r");
+    assert_non_null(f);
+    for (size_t n; (n = fread(chunk, 1, sizeof chunk, f)) > 0;) str_add(&page, sv_n(chunk, n));
+    assert_int_equal(pclose(f), 0);
+    assert_true(sv_find(str_sv(&page), sv("\n.Dt MLXCEL-SERVER 1\n"), 0) > 0);
+    assert_true(sv_find(str_sv(&page), sv(".It Ev LLAMA_API_KEY\n"), 0) > 0);
+    assert_true(sv_find(str_sv(&page), sv("lora"), 0) < 0); // what isn't in this build isn't listed
+    str_free(&page);
 }
 
 // In this process, so that the loading can be held up.
@@ -490,6 +509,7 @@ int main(void) {
         cmocka_unit_test(many_bodies),
         cmocka_unit_test(keys),
         cmocka_unit_test(wrong_starts),
+        cmocka_unit_test(manual),
         cmocka_unit_test(loading),
         cmocka_unit_test(drain),
         cmocka_unit_test(drain_cut),

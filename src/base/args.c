@@ -354,7 +354,8 @@ size_t args_texts(const struct args *a, const char *name, const struct sv **out)
 bool args_given(const struct args *a, const char *name) { return need(a, name, is_any)->given; }
 
 struct sv args_given_by(const struct args *a, const char *name) {
-    return need(a, name, is_any)->by;
+    const struct arg_value *v = need(a, name, is_any);
+    return v->given ? v->by : sv("");
 }
 
 const char *args_model_option(const struct args *a, struct error *e) {

@@ -27,7 +27,7 @@ struct program {
 };
 
 // args: NULL-ended, without the program's name.
-static void program_start_at(struct program *p, const char *path, const char *const *args) {
+static inline void program_start_at(struct program *p, const char *path, const char *const *args) {
     int in[2], out[2], err[2];
     *p = (struct program){0};
     assert_int_equal(pipe(in) | pipe(out) | pipe(err), 0);
@@ -51,16 +51,16 @@ static void program_start_at(struct program *p, const char *path, const char *co
     p->err = err[0];
 }
 
-static void program_start(struct program *p, const char *const *args) {
+static inline void program_start(struct program *p, const char *const *args) {
     program_start_at(p, MLXCEL, args);
 }
 
-static void program_end_input(struct program *p) {
+static inline void program_end_input(struct program *p) {
     if (p->in >= 0) close(p->in);
     p->in = -1;
 }
 
-static void program_take(int *fd, struct str *to) {
+static inline void program_take(int *fd, struct str *to) {
     char chunk[4096];
     ssize_t n = read(*fd, chunk, sizeof chunk);
     if (n > 0) {
@@ -72,7 +72,7 @@ static void program_take(int *fd, struct str *to) {
 }
 
 // Takes what comes until standard output holds `text`; NULL: until both outputs are closed.
-static void program_read(struct program *p, const char *text) {
+static inline void program_read(struct program *p, const char *text) {
     while (p->out >= 0 || p->err >= 0) {
         if (text && sv_find(str_sv(&p->out_text), sv(text), 0) >= 0) return;
         struct pollfd fds[2] = {{p->out, POLLIN, 0}, {p->err, POLLIN, 0}};
@@ -87,27 +87,27 @@ static void program_read(struct program *p, const char *text) {
 
 // Reads to the end and waits. Returns the exit code as a shell gives it: 128 + a signal that
 // killed.
-static int program_finish(struct program *p) {
+static inline int program_finish(struct program *p) {
     program_end_input(p);
     program_read(p, NULL);
     assert_int_equal(waitpid(p->pid, &p->status, 0), p->pid);
     return WIFSIGNALED(p->status) ? 128 + WTERMSIG(p->status) : WEXITSTATUS(p->status);
 }
 
-static void program_free(struct program *p) {
+static inline void program_free(struct program *p) {
     str_free(&p->out_text);
     str_free(&p->err_text);
 }
 
 // All of it at once, with `input` (shorter than a pipe's buffer) on standard input.
-static int program_run(struct program *p, const char *input, const char *const *args) {
+static inline int program_run(struct program *p, const char *input, const char *const *args) {
     program_start(p, args);
     if (*input) assert_int_equal(write(p->in, input, strlen(input)), strlen(input));
     return program_finish(p);
 }
 
 // Copies the model into a folder, but for the file `without` (NULL: all of it).
-static void model_copy(const char *to, const char *without) {
+static inline void model_copy(const char *to, const char *without) {
     static const char *const files[] = {"config.json", "generation_config.json", "tokenizer.json",
                                         "tokenizer_config.json", "model.safetensors"};
     struct str data = {0};
@@ -124,7 +124,7 @@ static void model_copy(const char *to, const char *without) {
 }
 
 // Removes a folder of plain files.
-static void folder_remove(const char *dir) {
+static inline void folder_remove(const char *dir) {
     struct names names = {0};
     struct error e = {0};
     assert_true(dir_list(dir, &names, &e));

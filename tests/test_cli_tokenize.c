@@ -1,28 +1,13 @@
 // mlxcel tokenize and detokenize, as programs: what they print, their batches, wrong usage.
-#include "check.h"
+#include "program.h"
 
-#include <stdio.h>
-#include <sys/wait.h>
-
-#include "base/str.h"
-
-// Runs a shell command and returns what it prints on standard output; *code is its exit code.
-static struct str output(const char *command, int *code) {
-    struct str out = {0};
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    char buf[4096];
-    for (size_t n; (n = fread(buf, 1, sizeof buf, f)) > 0;) str_add(&out, sv_n(buf, n));
-    *code = WEXITSTATUS(pclose(f));
-    return out;
-}
-
+// Runs a shell command and checks what it prints on standard output, and its exit code.
 static void check(const char *command, int want_code, const char *want) {
-    int code;
-    struct str got = output(command, &code);
-    assert_string_equal(str_c(&got), want);
-    assert_int_equal(code, want_code);
-    str_free(&got);
+    struct program p;
+    program_start_at(&p, "/bin/sh", ARGS("-c", command));
+    assert_int_equal(program_finish(&p), want_code);
+    assert_string_equal(str_c(&p.out_text), want);
+    program_free(&p);
 }
 
 #define DIR FIXTURES "/tokenizer/"

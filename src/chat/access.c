@@ -84,9 +84,8 @@ static struct value char_value(struct vm *vm, struct value v, size_t i) {
 
 static struct value item_or_missing(struct vm *vm, struct value v, struct value key) {
     size_t n = 0, i;
-    if (v.kind == V_DICT)
-        return key.kind == V_LIST || key.kind == V_DICT ? (struct value){.kind = V_MISSING}
-                                                        : dict_get(vm, v.dict, key);
+    if (v.kind == V_DICT && key.kind != V_LIST && key.kind != V_DICT)
+        return dict_get(vm, v.dict, key);
     bool indexed = v.kind == V_TEXT || v.kind == V_LIST || v.kind == V_TUPLE || v.kind == V_RANGE;
     if (!indexed || !has_length(v, &n) || !index_of(key, n, &i))
         return (struct value){.kind = V_MISSING};

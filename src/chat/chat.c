@@ -128,7 +128,7 @@ static void add_tokens(struct chat *c, struct json_object *config) {
     }
     struct json_object *extra = json_at(config, "extra_special_tokens");
     if (!json_object_is_type(extra, json_type_object)) return;
-    json_object_object_foreach(extra, name, token) add_token(c, name, token);
+    json_object_object_foreach(extra, name, token) { add_token(c, name, token); }
 }
 
 static bool load_json(struct chat *c, const char *dir, const char *name, struct error *e) {
@@ -273,8 +273,9 @@ static struct json_object *mark_part(struct json_object *m, struct json_object *
     }
     if (last < n) {
         struct json_object *part = json_object_new_object();
-        json_object_object_foreach(json_object_array_get_idx(content, last), key, v)
+        json_object_object_foreach(json_object_array_get_idx(content, last), key, v) {
             json_object_object_add(part, key, json_object_get(v));
+        }
         json_object_object_add(part, "text", with_mark(json_text(text)));
         json_object_array_put_idx(copy, last, part);
     }
@@ -320,7 +321,9 @@ static bool cut_at_mark(struct str *out, size_t start, struct sv text, struct er
 
 static void add_members(struct json_object *to, struct json_object *from) {
     if (!json_object_is_type(from, json_type_object)) return;
-    json_object_object_foreach(from, key, v) json_object_object_add(to, key, json_object_get(v));
+    json_object_object_foreach(from, key, v) {
+        json_object_object_add(to, key, json_object_get(v));
+    }
 }
 
 static struct json_object *context_of(const struct chat *c, struct json_object *messages,

@@ -194,7 +194,7 @@ static struct value call_loop(struct vm *vm, const struct loop *l, const struct 
     return captured(vm, mark);
 }
 
-struct value call_value(struct vm *vm, struct value f, const struct args *args) {
+static struct value call_value(struct vm *vm, struct value f, const struct args *args) {
     if (f.kind == V_BUILTIN) return call_builtin(vm, f.bound->fn, f.bound->self, args);
     if (f.kind == V_MACRO) return call_macro(vm, f.macro, args);
     if (f.kind == V_LOOP) return call_loop(vm, f.loop, args);

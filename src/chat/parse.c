@@ -59,7 +59,7 @@ struct sv expect_name(struct parser *p) {
     return (p->t++)->text;
 }
 
-void expect(struct parser *p, enum token_kind kind, const char *what) {
+static void expect(struct parser *p, enum token_kind kind, const char *what) {
     if (p->t->kind != kind) unexpected(p, what);
     p->t++;
 }

@@ -31,7 +31,6 @@ bool skip_op(struct parser *p, const char *op);
 bool skip_name(struct parser *p, const char *name);
 void expect_op(struct parser *p, const char *op);
 struct sv expect_name(struct parser *p);
-void expect(struct parser *p, enum token_kind kind, const char *what);
 
 void dive(struct parser *p); // one level deeper into the source; balanced by rise()
 void rise(struct parser *p);

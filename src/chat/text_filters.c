@@ -392,8 +392,9 @@ struct value filter_xmlattr(struct vm *vm, const struct value *at, const struct 
 static bool is_host(struct sv s) {
     size_t i = 0, label = 0, port = 0;
     bool letters = true;
-    for (; i < s.n && (word_char((unsigned char)s.p[i]) || strchr("-%.", s.p[i])); i++) {
-        bool letter = (s.p[i] | 32) - 'a' + 0u < 26u;
+    for (; i < s.n && (word_char((unsigned char)s.p[i]) || memchr("-%.", s.p[i], 3)); i++) {
+        char lower = (char)(s.p[i] | 32);
+        bool letter = lower >= 'a' && lower <= 'z';
         if (s.p[i] == '.') {
             if (!label) return false;
             label = 0, letters = true;

@@ -304,7 +304,6 @@ void put_json(struct vm *vm, struct value v, const struct json_style *style, siz
 const struct pair *sorted_pairs(struct vm *vm, const struct dict *d); // by key
 
 // interp.c, loop.c
-struct value call_value(struct vm *vm, struct value f, const struct args *args);
 struct value call_builtin(struct vm *vm, const struct builtin *fn, struct value self,
                           const struct args *args);
 struct value binary(struct vm *vm, char op, struct value a, struct value b);

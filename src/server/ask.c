@@ -67,7 +67,8 @@ static bool whole(struct json_object *v, int64_t *out, bool *fits) {
         return true;
     }
     if (d != floor(d)) return false;
-    *fits = d >= -0x1p63 && d < 0x1p63;
+    const double limit = 9223372036854775808.0; // 2^63
+    *fits = d >= -limit && d < limit;
     *out = *fits ? (int64_t)d : 0;
     return true;
 }

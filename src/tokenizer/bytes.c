@@ -4,13 +4,14 @@
 
 // Bytes that are printable Latin-1 stand for themselves; the others are numbered from U+0100 up, in
 // their order: 0x00-0x20, 0x7f-0xa0, 0xad.
-int32_t byte_char(unsigned char byte) {
+static int32_t byte_char(unsigned char byte) {
     if (byte <= 0x20) return 0x100 + byte;
     if (byte >= 0x7f && byte <= 0xa0) return 0x121 + (byte - 0x7f);
     return byte == 0xad ? 0x143 : byte;
 }
 
-int byte_of(int32_t cp) {
+// -1 for a character outside the alphabet.
+static int byte_of(int32_t cp) {
     if (cp >= 0x100 && cp <= 0x120) return cp - 0x100;
     if (cp >= 0x121 && cp <= 0x142) return cp - 0x121 + 0x7f;
     if (cp == 0x143) return 0xad;

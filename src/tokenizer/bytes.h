@@ -5,9 +5,6 @@
 
 #include "base/str.h"
 
-int32_t byte_char(unsigned char byte);
-int byte_of(int32_t cp); // -1 for a character outside the alphabet
-
 void bytes_encode(struct str *out, struct sv text); // appends each byte's character
 // Appends the bytes that the characters of text stand for. False, and nothing appended, when one is
 // not of the alphabet.

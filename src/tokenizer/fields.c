@@ -43,13 +43,6 @@ struct json_object *field_array(struct json_object *o, const char *key, struct e
     return NULL;
 }
 
-struct json_object *field_object(struct json_object *o, const char *key, struct error *e) {
-    struct json_object *v = json_at(o, key);
-    if (json_object_is_type(v, json_type_object)) return v;
-    wrong(v, key, "an object", e);
-    return NULL;
-}
-
 bool field_char(struct json_object *o, const char *key, const char *otherwise, int32_t *out,
                 struct error *e) {
     struct sv text = sv(otherwise);

@@ -15,7 +15,6 @@ bool field_int(struct json_object *o, const char *key, int64_t low, int64_t high
                struct error *e);
 // An array or object member, NULL with an error when it is absent or something else.
 struct json_object *field_array(struct json_object *o, const char *key, struct error *e);
-struct json_object *field_object(struct json_object *o, const char *key, struct error *e);
 // A string of exactly one character.
 bool field_char(struct json_object *o, const char *key, const char *otherwise, int32_t *out,
                 struct error *e);

@@ -51,7 +51,7 @@ static bool next_field(struct proto *p, struct field *f, struct error *e) {
     case 2: ok = varint(p, &n) && take(p, n, &f->bytes); break;
     case 5:
         ok = take(p, 4, &f->bytes);
-        if (ok) memcpy(&f->single, f->bytes.p, 4);
+        if (ok && f->bytes.p) memcpy(&f->single, f->bytes.p, 4);
         break;
     default: ok = false;
     }

@@ -33,6 +33,7 @@ static bool listed(const struct code_range *r, size_t n, int32_t cp) {
 
 bool unicode_space(int32_t cp) {
     if (cp < 0x80) return cp == ' ' || (cp >= '\t' && cp <= '\r');
+    if (cp > 0x10ffff) return false;
     return cp == 0x85 || (1 << unicode_table[cp] & (1 << CAT_ZS | 1 << CAT_ZL | 1 << CAT_ZP));
 }
 

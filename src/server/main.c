@@ -135,6 +135,7 @@ int main(int argc, char **argv) {
     struct args a;
     int code = EXIT_SUCCESS;
     files_standard();
+    map_faults_end();
     if (!args_parse(&a, &command_server, argc - 1, argv + 1, &e))
         code = failed(&e, EXIT_USAGE);
     else if (args_flag(&a, "help"))

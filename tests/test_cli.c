@@ -91,6 +91,12 @@ static void test_serve(void **state) {
     assert_int_equal(program_run(&p, "", ARGS("serve", "-m", "/no/such")), 1);
     assert_true(has(&p.err_text, "mlxcel-server"));
     program_free(&p);
+    if (!strstr(MLXCEL_FEATURES, "+libmicrohttpd")) return;
+    assert_int_equal(program_run(&p, "", ARGS("serve", "--man")), 0);
+    assert_true(has(&p.out_text, "\n.Dt MLXCEL-SERVER 1\n"));
+    assert_true(has(&p.out_text, "\n.It Ev LLAMA_API_KEY\n"));
+    assert_false(has(&p.out_text, "lora")); // what isn't in this build isn't listed
+    program_free(&p);
 }
 
 static void test_usage_errors(void **state) {

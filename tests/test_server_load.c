@@ -372,20 +372,6 @@ static void wrong_starts(void **state) {
     }
 }
 
-static void manual(void **state) {
-    struct str page = {0};
-    char chunk[4096];
-    (void)state;
-    FILE *f = popen(MLXCEL_SERVER " --man", "r");
-    assert_non_null(f);
-    for (size_t n; (n = fread(chunk, 1, sizeof chunk, f)) > 0;) str_add(&page, sv_n(chunk, n));
-    assert_int_equal(pclose(f), 0);
-    assert_true(sv_find(str_sv(&page), sv("\n.Dt MLXCEL-SERVER 1\n"), 0) > 0);
-    assert_true(sv_find(str_sv(&page), sv(".It Ev LLAMA_API_KEY\n"), 0) > 0);
-    assert_true(sv_find(str_sv(&page), sv("lora"), 0) < 0); // what isn't in this build isn't listed
-    str_free(&page);
-}
-
 // In this process, so that the loading can be held up.
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
@@ -509,7 +495,6 @@ int main(void) {
         cmocka_unit_test(many_bodies),
         cmocka_unit_test(keys),
         cmocka_unit_test(wrong_starts),
-        cmocka_unit_test(manual),
         cmocka_unit_test(loading),
         cmocka_unit_test(drain),
         cmocka_unit_test(drain_cut),

@@ -91,7 +91,7 @@ static void test_serve(void **state) {
     assert_int_equal(program_run(&p, "", ARGS("serve", "-m", "/no/such")), 1);
     assert_true(has(&p.err_text, "mlxcel-server"));
     program_free(&p);
-    if (!strstr(MLXCEL_FEATURES, "+libmicrohttpd")) return;
+    if (!strstr(MLXCEL_FEATURES, "+microhttpd")) return;
     assert_int_equal(program_run(&p, "", ARGS("serve", "--man")), 0);
     assert_true(has(&p.out_text, "\n.Dt MLXCEL-SERVER 1\n"));
     assert_true(has(&p.out_text, "\n.It Ev LLAMA_API_KEY\n"));

@@ -210,7 +210,7 @@ static void test_requests(void **state) {
         struct json_object *m = json_read(sv(rows[i].messages), "m", &none);
         struct chat_options opt = {.add_generation_prompt = rows[i].generate,
                                    .continue_final_message = rows[i].go_on};
-        assert_false(chat_render(c, m, &opt, &out, &e));
+        assert_false(chat_check_contents(m, &e) && chat_render(c, m, &opt, &out, &e));
         if (!strstr(e.text, rows[i].want)) assert_string_equal(e.text, rows[i].want);
         assert_int_equal(out.n, 0);
         json_object_put(m);

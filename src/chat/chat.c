@@ -29,6 +29,13 @@ static struct chat *chat_new(void) {
     return c;
 }
 
+static void add_members(struct json_object *to, struct json_object *from) {
+    if (!json_object_is_type(from, json_type_object)) return;
+    json_object_object_foreach(from, key, v) {
+        json_object_object_add(to, key, json_object_get(v));
+    }
+}
+
 static struct named_template *find(const struct chat *c, struct sv name) {
     for (size_t i = 0; i < c->n; i++)
         if (sv_is(name, c->at[i].name)) return &c->at[i];
@@ -56,12 +63,17 @@ void chat_close(struct chat *c) {
     free(c);
 }
 
-struct chat *chat_of_template(struct sv source, struct error *e) {
+struct chat *chat_with_template(const struct chat *tokens, struct sv source, struct error *e) {
     struct chat *c = chat_new();
+    if (tokens) add_members(c->tokens, tokens->tokens);
     add_template(c, sv("default"), source);
     if (chat_ready(c, e)) return c;
     chat_close(c);
     return NULL;
+}
+
+struct chat *chat_of_template(struct sv source, struct error *e) {
+    return chat_with_template(NULL, source, e);
 }
 
 // Reading a checkpoint.
@@ -187,20 +199,28 @@ static bool says_elsewhere(struct json_object *m) {
     return false;
 }
 
+bool chat_check_contents(struct json_object *messages, struct error *e) {
+    if (!json_object_is_type(messages, json_type_array)) return true;
+    for (size_t i = 0; i < json_object_array_length(messages); i++) {
+        struct json_object *m = json_object_array_get_idx(messages, i);
+        bool named = json_object_is_type(json_at(m, "role"), json_type_string);
+        if (!named || json_at(m, "content") || says_elsewhere(m)) continue;
+        return fail(e,
+                    "messages[%zu].content is %s: only an assistant's message with tool_calls may "
+                    "have none",
+                    i, json_object_object_get_ex(m, "content", NULL) ? "null" : "missing");
+    }
+    return true;
+}
+
 static bool check_message(struct json_object *m, size_t i, struct error *e) {
-    struct json_object *role, *content;
+    struct json_object *role, *content = json_at(m, "content");
     if (!json_object_is_type(m, json_type_object))
         return fail(e, "messages[%zu] must be an object, not %s", i, json_kind(m));
     if (!json_object_object_get_ex(m, "role", &role))
         return fail(e, "messages[%zu].role is missing", i);
     if (!json_object_is_type(role, json_type_string))
         return fail(e, "messages[%zu].role must be text, not %s", i, json_kind(role));
-    bool there = json_object_object_get_ex(m, "content", &content);
-    if (!content && !says_elsewhere(m))
-        return fail(e,
-                    "messages[%zu].content is %s: only an assistant's message with tool_calls may "
-                    "have none",
-                    i, there ? "null" : "missing");
     if (json_object_is_type(content, json_type_array)) {
         for (size_t k = 0; k < json_object_array_length(content); k++) {
             struct json_object *part = json_object_array_get_idx(content, k);
@@ -317,13 +337,6 @@ static bool cut_at_mark(struct str *out, size_t start, struct sv text, struct er
     out->n = start + kept.n;
     out->p[out->n] = 0;
     return true;
-}
-
-static void add_members(struct json_object *to, struct json_object *from) {
-    if (!json_object_is_type(from, json_type_object)) return;
-    json_object_object_foreach(from, key, v) {
-        json_object_object_add(to, key, json_object_get(v));
-    }
 }
 
 static struct json_object *context_of(const struct chat *c, struct json_object *messages,

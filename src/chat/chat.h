@@ -18,6 +18,8 @@ struct chat; // constant once open: threads may share it
 struct chat *chat_open(const char *dir, struct error *e);
 // One template by itself, without special tokens. NULL when it has a syntax error.
 struct chat *chat_of_template(struct sv source, struct error *e);
+// The same with the special tokens of another one (NULL: none), which need not stay open.
+struct chat *chat_with_template(const struct chat *tokens, struct sv source, struct error *e);
 void chat_close(struct chat *c); // NULL is fine
 
 bool chat_has_template(const struct chat *c);
@@ -35,12 +37,17 @@ struct chat_options {
     struct json_object *tools, *documents, *kwargs;
 };
 
-// Appends the prompt to out. messages: an array of objects, each with a "role" and "content", which
-// is text or a list of parts; an assistant's may be null or absent when there are tool_calls,
-// function_call or reasoning. Members that are null are dropped, and reasoning_content,
-// thinking and reasoning stand for each other. Nothing passed in is changed. Errors are
-// the request's (400), which name the message and its key; a template's own raise_exception gives
-// exactly its text, and what else fails in it begins with "chat template, line N: ".
+// What an API refuses although a template may take it: a message without content, unless it is an
+// assistant's with tool_calls, function_call or reasoning. Other faults are for chat_render to
+// tell.
+bool chat_check_contents(struct json_object *messages, struct error *e);
+
+// Appends the prompt to out. messages: an array of objects, each with a "role" and mostly a
+// "content", which is text or a list of parts. Members that are null are dropped, and
+// reasoning_content, thinking and reasoning stand for each other. Nothing passed in is changed.
+// Errors are the request's (400), which name the message and its key; a template's own
+// raise_exception gives exactly its text, and what else fails in it begins with "chat template,
+// line N: ".
 bool chat_render(const struct chat *c, struct json_object *messages, const struct chat_options *opt,
                  struct str *out, struct error *e);
 

@@ -33,7 +33,7 @@ void text_close(struct text_model *m) {
 bool text_chat_ids(const struct text_model *m, struct json_object *messages,
                    const struct chat_options *opt, struct ids *out, struct error *e) {
     struct str text = {0};
-    bool ok = chat_render(m->chat, messages, opt, &text, e) &&
+    bool ok = chat_check_contents(messages, e) && chat_render(m->chat, messages, opt, &text, e) &&
               tok_encode(m->tokenizer, str_sv(&text), false, out, e);
     str_free(&text);
     return ok;

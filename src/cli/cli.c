@@ -184,6 +184,10 @@ void add_bytes(struct str *s, size_t n) {
         str_printf(s, "%.2f GiB", (double)n / 0x1p30);
 }
 
+void add_ids(struct str *s, const struct ids *ids) {
+    for (size_t i = 0; i < ids->n; i++) str_printf(s, i ? ",%d" : "%d", ids->id[i]);
+}
+
 void add_json_key(struct str *s, const char *key) {
     bool first = s->n == 0 || s->p[s->n - 1] == '{';
     str_printf(s, "%s\"%s\":", first ? "" : ",", key);

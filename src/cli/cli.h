@@ -9,7 +9,8 @@
 enum { CLI_OK = 0, CLI_ERROR = 1, CLI_USAGE = 2 }; // a signal's is 128 + its number
 
 extern const struct command command_generate, command_run, command_logits, command_inspect,
-    command_arch, command_import, command_bench, command_tokenize, command_detokenize;
+    command_arch, command_import, command_bench, command_tokenize, command_detokenize,
+    command_template;
 
 // options.c
 extern const struct arg_group model_options, engine_options_group, prompt_options, sampling_options,
@@ -50,6 +51,7 @@ bool cli_sampling(const struct args *a, struct sampling *s, struct error *e);
 
 // "1.5 GiB", "12.0 MiB", "100 bytes"
 void add_bytes(struct str *s, size_t n);
-void add_json_key(struct str *s, const char *key); // , "key":  (no comma at an object's start)
+void add_ids(struct str *s, const struct ids *ids); // "1,2,3"
+void add_json_key(struct str *s, const char *key);  // , "key":  (no comma at an object's start)
 
 #endif

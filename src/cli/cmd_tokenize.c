@@ -6,10 +6,6 @@
 #include "cli/jsonl.h"
 #include "tokenizer/tokenizer.h"
 
-static void add_ids(struct str *s, const struct ids *ids) {
-    for (size_t i = 0; i < ids->n; i++) str_printf(s, i ? ",%d" : "%d", ids->id[i]);
-}
-
 // A line for each token: its id and how the vocabulary spells it; with ids_only, one line of ids.
 static bool print(const struct tokenizer *t, const struct ids *ids, bool ids_only,
                   struct error *e) {

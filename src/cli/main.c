@@ -14,7 +14,7 @@
 
 static const struct command *const commands[] = {
     &command_generate, &command_run,   &command_logits,   &command_inspect,    &command_arch,
-    &command_import,   &command_bench, &command_tokenize, &command_detokenize,
+    &command_import,   &command_bench, &command_tokenize, &command_detokenize, &command_template,
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

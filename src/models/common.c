@@ -20,7 +20,7 @@ const struct decoder_names llama_names = {
     .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
 };
 
-enum { MAX_LAYERS = 4096 };
+enum { MAX_LAYERS = 4096, MAX_WIDTH = 1 << 24 };
 
 static bool sound(const struct config *c) { return config_ok(c, &(struct error){0}); }
 
@@ -45,8 +45,8 @@ static struct attention_spec read_attention(struct config *c, int64_t hidden, in
         config_fail(c, "num_key_value_heads", "does not divide num_attention_heads (%lld)",
                     (long long)heads);
     if (width % 2) config_fail(c, "head_dim", "is odd; rotary embeddings need pairs");
-    if (heads * width > 1 << 24)
-        config_fail(c, "num_attention_heads", "times head_dim is too much");
+    if (heads * width > MAX_WIDTH)
+        config_fail(c, "num_attention_heads", "times head_dim is over the limit of %d", MAX_WIDTH);
     return (struct attention_spec){.heads = heads,
                                    .kv_heads = kv_heads,
                                    .width = width,

@@ -59,10 +59,11 @@ LLAMA = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_size
              bos_token_id=1, eos_token_id=2)
 
 # llama: llama3 rope rescales the low frequencies at every length; attention_bias puts one on o_proj too.
-CASES["llama"] = dict(hf="LlamaForCausalLM", config=LLAMA, variants={
+# Codes of 3 and 6 bits cross the words that hold them.
+CASES["llama"] = dict(hf="LlamaForCausalLM", config=LLAMA, quantized=[dict(bits=b, group_size=32) for b in (4, 3, 6)], variants={
     "rope-llama3": dict(config=dict(rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
                                                   "high_freq_factor": 4.0, "original_max_position_embeddings": 32},
-                                    tie_word_embeddings=True)),
+                                    tie_word_embeddings=True), quantized=[dict(bits=4, group_size=32)]),
     "rope-linear": dict(config=dict(rope_scaling={"type": "linear", "factor": 4.0}, head_dim=32, attention_bias=True), quantized=[]),
     # F32 storage, in shards; both biases; a mix of 8 and 4 bits, which mlx-lm writes into config.json layer by layer
     "odd": dict(config=dict(ODD, head_dim=24, intermediate_size=64, attention_bias=True, mlp_bias=True, torch_dtype="float32"),

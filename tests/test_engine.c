@@ -237,6 +237,20 @@ static void test_finish(void **state) {
     free(dir);
 }
 
+// Scratch is measured for the context that steps will have, not for one batch of it: with few rows
+// a step and a long page table, attention's share is the greatest.
+static void test_scratch_is_for_the_context(void **state) {
+    (void)state;
+    char *dir = model_dir(0);
+    struct engine *e = fixture_engine(
+        dir, (struct engine_options){.context = (int64_t)1 << 21, .batch = 1, .threads = 2});
+    int32_t id = 5, out[2];
+    struct request r = {.prompt = &id, .n = 1, .max_new = 2, .sampling = sampling_greedy()};
+    assert_int_equal(fixture_run(e, r, out), 2);
+    engine_close(e);
+    free(dir);
+}
+
 static void test_what_cannot_fit_is_refused(void **state) {
     (void)state;
     char *dir = model_dir(0);
@@ -260,6 +274,7 @@ int main(void) {
         cmocka_unit_test(test_window_frees_pages),
         cmocka_unit_test(test_requests_are_checked),
         cmocka_unit_test(test_finish),
+        cmocka_unit_test(test_scratch_is_for_the_context),
         cmocka_unit_test(test_what_cannot_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,21 +77,23 @@ static void describe(struct engine *e) {
     i->state_bytes_per_token = state_bytes_per_token(&p);
 }
 
-// The scratch memory of a step, measured by a dry run, which checks every shape on the way.
-static bool measure_scratch(struct engine *e, int64_t wanted, size_t *bytes, struct error *err) {
-    struct state_plan p = plan(e, e->opt.batch);
-    struct state state;
-    state_open_dry(&state, &p);
+// The scratch memory of a step with page tables for `context` tokens, measured by a dry run, which
+// checks every shape on the way.
+static bool measure_scratch(struct engine *e, int64_t wanted, int64_t context, size_t *bytes,
+                            struct error *err) {
+    struct state_plan p = plan(e, context);
+    struct kv *kv = mem_array((size_t)p.layers, sizeof *kv);
+    state_shapes(&p, kv);
     struct context dry;
     context_open(&dry, e->dev, e->opt.precision, 0, true, err);
     struct tensor list = tensor_1d(DT_I32, e->opt.batch, NULL);
     struct rows rows = {e->opt.batch, list, list, list, list};
-    decoder_forward(&dry, e->decoder, &rows, state.kv, tensor_1d(DT_I32, wanted, NULL));
+    decoder_forward(&dry, e->decoder, &rows, kv, tensor_1d(DT_I32, wanted, NULL));
     *bytes = dry.peak;
     bool ok = !dry.err.set;
     if (!ok) fail(err, "%s: the model does not fit together: %s", e->info.family, dry.err.text);
     context_close(&dry);
-    state_close(&state);
+    free(kv);
     return ok;
 }
 
@@ -124,7 +126,8 @@ static bool preflight(struct engine *e, const char *path, struct error *err) {
     struct engine_info *i = &e->info;
     size_t total;
     device_memory(e->dev, &i->available_bytes, &total);
-    if (!measure_scratch(e, e->max_wanted, &i->scratch_bytes, err)) return false;
+    int64_t longest = e->opt.context ? e->opt.context : i->model_context;
+    if (!measure_scratch(e, e->max_wanted, longest, &i->scratch_bytes, err)) return false;
     i->context = choose_context(e);
     struct state_plan p = plan(e, i->context);
     i->state_bytes = state_bytes(&p);
@@ -143,7 +146,7 @@ static bool preflight(struct engine *e, const char *path, struct error *err) {
 bool engine_fit(struct engine *e, int64_t wanted, struct error *err) {
     if (e->ctx.scratch && wanted <= e->max_wanted) return true;
     size_t bytes;
-    if (!measure_scratch(e, wanted, &bytes, err)) return false;
+    if (!measure_scratch(e, wanted, e->info.context, &bytes, err)) return false;
     struct context bigger;
     if (!context_open(&bigger, e->dev, e->opt.precision, bytes, false, err)) return false;
     context_close(&e->ctx);

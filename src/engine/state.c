@@ -64,26 +64,29 @@ static void add_group(struct state *s, int64_t window) {
     g->device_table = tensor_2d(DT_I32, s->plan.sequences, s->width, NULL);
 }
 
-void state_open_dry(struct state *s, const struct state_plan *p) {
+static struct kv shape_of(const struct state_plan *p, int64_t layer, int64_t pages) {
+    const struct state_decl *d = &p->layer[layer];
+    int64_t k[] = {pages, d->kv_heads, PAGE_TOKENS, d->k_width};
+    int64_t v[] = {pages, d->kv_heads, PAGE_TOKENS, d->v_width};
+    return (struct kv){.k = tensor_nd(p->type, 4, k, NULL),
+                       .v = tensor_nd(p->type, 4, v, NULL),
+                       .table = tensor_2d(DT_I32, p->sequences, pages_for(p->context), NULL)};
+}
+
+void state_shapes(const struct state_plan *p, struct kv *kv) {
+    for (int64_t i = 0; i < p->layers; i++) kv[i] = shape_of(p, i, 1);
+}
+
+bool state_open(struct state *s, struct device *dev, const struct state_plan *p, struct error *e) {
     *s = (struct state){.plan = *p, .width = pages_for(p->context)};
     s->group = mem_array((size_t)p->layers, sizeof *s->group);
     s->kv = mem_array((size_t)p->layers, sizeof *s->kv);
     s->dirty = mem_array((size_t)p->sequences, sizeof *s->dirty);
     s->high = mem_array((size_t)p->sequences, sizeof *s->high);
     for (int64_t i = 0; i < p->layers; i++) {
-        const struct state_decl *d = &p->layer[i];
-        add_group(s, d->window);
-        struct page_group *g = group_of(s, d->window);
-        int64_t k[] = {g->pages, d->kv_heads, PAGE_TOKENS, d->k_width};
-        int64_t v[] = {g->pages, d->kv_heads, PAGE_TOKENS, d->v_width};
-        s->kv[i] = (struct kv){.k = tensor_nd(p->type, 4, k, NULL),
-                               .v = tensor_nd(p->type, 4, v, NULL),
-                               .table = g->device_table};
+        add_group(s, p->layer[i].window);
+        s->kv[i] = shape_of(p, i, group_of(s, p->layer[i].window)->pages);
     }
-}
-
-bool state_open(struct state *s, struct device *dev, const struct state_plan *p, struct error *e) {
-    state_open_dry(s, p);
     s->dev = dev;
     for (int64_t g = 0; g < s->groups; g++) {
         struct tensor *t = &s->group[g].device_table;

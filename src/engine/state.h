@@ -50,8 +50,9 @@ size_t state_bytes_per_token(const struct state_plan *p);
 
 bool state_open(struct state *s, struct device *dev, const struct state_plan *p, struct error *e);
 void state_close(struct state *s);
-// A plan's caches with no memory behind them, for a dry run.
-void state_open_dry(struct state *s, const struct state_plan *p);
+// A plan's caches for a dry run: kv [layers] get its widths, heads and page tables, one page each
+// and no memory.
+void state_shapes(const struct state_plan *p, struct kv *kv);
 
 // Promises sequence `seq` the pages that `tokens` tokens can need. False: not enough are free now.
 bool state_reserve(struct state *s, int64_t seq, int64_t tokens);

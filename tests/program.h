@@ -139,4 +139,13 @@ static inline void folder_remove(const char *dir) {
 
 #define ARGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
+// Runs a shell command and checks what it prints on standard output, and its exit code.
+static inline void check_command(const char *command, int want_code, const char *want) {
+    struct program p;
+    program_start_at(&p, "/bin/sh", ARGS("-c", command));
+    assert_int_equal(program_finish(&p), want_code);
+    assert_string_equal(str_c(&p.out_text), want);
+    program_free(&p);
+}
+
 #endif

@@ -1,15 +1,6 @@
 // mlxcel template, as a program: prompts and ids, its batches, what it refuses.
 #include "program.h"
 
-// Runs a shell command and checks what it prints on standard output, and its exit code.
-static void check(const char *command, int want_code, const char *want) {
-    struct program p;
-    program_start_at(&p, "/bin/sh", ARGS("-c", command));
-    assert_int_equal(program_finish(&p), want_code);
-    assert_string_equal(str_c(&p.out_text), want);
-    program_free(&p);
-}
-
 #define COMMAND     MLXCEL " template "
 #define TEXT        "-m " FIXTURES "/text "
 #define SMALL       "--template \"$f\" "
@@ -23,23 +14,23 @@ static void check(const char *command, int want_code, const char *want) {
 
 static void test_prompts(void **state) {
     (void)state;
-    check(IN(HI) TEXT, 0, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
-    check(IN(HI) TEXT "-", 0, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    check_command(IN(HI) TEXT, 0, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    check_command(IN(HI) TEXT "-", 0, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
     // A file in the folder stands for it.
-    check(IN(HI) TEXT "-m " FIXTURES "/text/tokenizer.json", 0,
-          "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    check_command(IN(HI) TEXT "-m " FIXTURES "/text/tokenizer.json", 0,
+                  "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
     // An object says by itself how it ends.
-    check(IN("'{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}' ") TEXT, 0,
-          "<|im_start|>user\nHi<|im_end|>\n");
-    check(IN("'{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],"
-             "\"continue_final_message\":true}' ") TEXT,
-          0, "<|im_start|>user\nHi");
+    check_command(IN("'{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}' ") TEXT, 0,
+                  "<|im_start|>user\nHi<|im_end|>\n");
+    check_command(IN("'{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],"
+                     "\"continue_final_message\":true}' ") TEXT,
+                  0, "<|im_start|>user\nHi");
     // A template's file, with the checkpoint's tokens or none; the messages in a file.
-    check(WITH_FILE("{{ messages[0].content }}{{ eos_token }}", IN(HI) SMALL), 0, "Hi");
-    check(WITH_FILE("{{ messages[0].content }}{{ eos_token }}", IN(HI) SMALL TEXT), 0,
-          "Hi<|im_end|>");
-    check(WITH_FILE("[{\"role\":\"user\",\"content\":\"Hi\"}]", COMMAND TEXT "\"$f\""), 0,
-          "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    check_command(WITH_FILE("{{ messages[0].content }}{{ eos_token }}", IN(HI) SMALL), 0, "Hi");
+    check_command(WITH_FILE("{{ messages[0].content }}{{ eos_token }}", IN(HI) SMALL TEXT), 0,
+                  "Hi<|im_end|>");
+    check_command(WITH_FILE("[{\"role\":\"user\",\"content\":\"Hi\"}]", COMMAND TEXT "\"$f\""), 0,
+                  "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }
 
 // The same as tokenize gives for the text without the tokens that it adds.
@@ -50,33 +41,34 @@ static void test_ids(void **state) {
                      ARGS("-c", IN(HI) TEXT "| " MLXCEL " tokenize " TEXT "--ids --no-special"));
     assert_int_equal(program_finish(&p), 0);
     assert_true(p.out_text.n > 10);
-    check(IN(HI) TEXT "--ids", 0, p.out_text.p);
+    check_command(IN(HI) TEXT "--ids", 0, p.out_text.p);
     program_free(&p);
-    check(WITH_FILE("{{ messages[0].content }}", IN(HI) SMALL TEXT "--ids"), 0, "72,105\n");
+    check_command(WITH_FILE("{{ messages[0].content }}", IN(HI) SMALL TEXT "--ids"), 0, "72,105\n");
 }
 
 static void test_batches(void **state) {
     (void)state;
-    check(IN("'{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"tools\":null,"
-             "\"documents\":null,\"kwargs\":{\"add_generation_prompt\":true}}' '' '[]' "
-             "'{\"messages\":[]}' "
-             "'{\"template\":\"{{ messages[0].content }}{{ eos_token }}{{ x }}{{ tools }}"
-             "{{ documents }}{{ continue_final_message is defined }}\","
-             "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"tools\":[1],"
-             "\"documents\":[2],\"kwargs\":{\"x\":1.0,\"continue_final_message\":false}}' "
-             "'{\"template\":1}' '{\"template\":\"{{\"}' "
-             "'{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],"
-             "\"add_generation_prompt\":1}' ") TEXT "--jsonl",
-          0,
-          "{\"text\":\"<|im_start|>user\\nHi<|im_end|>\\n<|im_start|>assistant\\n\"}\n"
-          "{\"error\":\"line 3: not a JSON object\"}\n"
-          "{\"error\":\"messages is empty: give at least one message\"}\n"
-          "{\"text\":\"Hi<|im_end|>1.0[1][2]False\"}\n"
-          "{\"error\":\"template must be a template's source, not a number\"}\n"
-          "{\"error\":\"chat template \\\"default\\\": line 1: unexpected 'end of template'\"}\n"
-          "{\"error\":\"add_generation_prompt must be true or false, not a number\"}\n");
+    check_command(
+        IN("'{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"tools\":null,"
+           "\"documents\":null,\"kwargs\":{\"add_generation_prompt\":true}}' '' '[]' "
+           "'{\"messages\":[]}' "
+           "'{\"template\":\"{{ messages[0].content }}{{ eos_token }}{{ x }}{{ tools }}"
+           "{{ documents }}{{ continue_final_message is defined }}\","
+           "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"tools\":[1],"
+           "\"documents\":[2],\"kwargs\":{\"x\":1.0,\"continue_final_message\":false}}' "
+           "'{\"template\":1}' '{\"template\":\"{{\"}' "
+           "'{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],"
+           "\"add_generation_prompt\":1}' ") TEXT "--jsonl",
+        0,
+        "{\"text\":\"<|im_start|>user\\nHi<|im_end|>\\n<|im_start|>assistant\\n\"}\n"
+        "{\"error\":\"line 3: not a JSON object\"}\n"
+        "{\"error\":\"messages is empty: give at least one message\"}\n"
+        "{\"text\":\"Hi<|im_end|>1.0[1][2]False\"}\n"
+        "{\"error\":\"template must be a template's source, not a number\"}\n"
+        "{\"error\":\"chat template \\\"default\\\": line 1: unexpected 'end of template'\"}\n"
+        "{\"error\":\"add_generation_prompt must be true or false, not a number\"}\n");
     // No template for all, and a template's own refusal.
-    check(
+    check_command(
         IN("'{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}' "
            "'{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],"
            "\"template\":\"{{ raise_exception(1) }}\"}' "
@@ -85,49 +77,53 @@ static void test_batches(void **state) {
         0,
         "{\"error\":\"no template: give one as \\\"template\\\", or for all lines with -m or "
         "--template\"}\n{\"error\":\"1\"}\n{\"text\":\"user\"}\n");
-    check(IN("'{\"template\":\"{{ messages[0].content }}\","
-             "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}' ") TEXT "--jsonl --ids",
-          0, "{\"text\":\"Hi\",\"ids\":[72,105]}\n");
+    check_command(IN("'{\"template\":\"{{ messages[0].content }}\","
+                     "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}' ") TEXT
+                  "--jsonl --ids",
+                  0, "{\"text\":\"Hi\",\"ids\":[72,105]}\n");
 }
 
 static void test_raw(void **state) {
     (void)state;
-    check(IN("'{\"template\":\"{{ n + 1 }}\",\"context\":{\"n\":9007199254740993}}' "
-             "'{\"template\":\"a\"}' '{\"template\":\"{{ raise_exception(1) }}\",\"context\":{}}' "
-             "'{\"context\":{}}' '{\"template\":\"\",\"context\":[]}' '{' ") "--raw",
-          0,
-          "{\"text\":\"9007199254740994\"}\n{\"text\":\"a\"}\n{\"error\":\"1\"}\n"
-          "{\"error\":\"template must be a template's source, not null\"}\n"
-          "{\"error\":\"context must be an object, not an array\"}\n"
-          "{\"error\":\"line 6: JSON ends too early (is the file truncated?)\"}\n");
-    check("echo '{\"template\":\"{{ strftime_now(\\\"%Y\\\") }}\"}' | SOURCE_DATE_EPOCH=0 " COMMAND
-          "--raw --jsonl",
-          0, "{\"text\":\"1970\"}\n");
+    check_command(
+        IN("'{\"template\":\"{{ n + 1 }}\",\"context\":{\"n\":9007199254740993}}' "
+           "'{\"template\":\"a\"}' '{\"template\":\"{{ raise_exception(1) }}\",\"context\":{}}' "
+           "'{\"context\":{}}' '{\"template\":\"\",\"context\":[]}' '{' ") "--raw",
+        0,
+        "{\"text\":\"9007199254740994\"}\n{\"text\":\"a\"}\n{\"error\":\"1\"}\n"
+        "{\"error\":\"template must be a template's source, not null\"}\n"
+        "{\"error\":\"context must be an object, not an array\"}\n"
+        "{\"error\":\"line 6: JSON ends too early (is the file truncated?)\"}\n");
+    check_command(
+        "echo '{\"template\":\"{{ strftime_now(\\\"%Y\\\") }}\"}' | SOURCE_DATE_EPOCH=0 " COMMAND
+        "--raw --jsonl",
+        0, "{\"text\":\"1970\"}\n");
 }
 
 static void test_refusals(void **state) {
     (void)state;
-    check(IN("'[{}]' ") TEXT ALSO_ERRORS, 1,
-          "mlxcel: error: standard input: messages[0].role is missing\n");
-    check(IN("'[' ") TEXT ALSO_ERRORS, 1,
-          "mlxcel: error: standard input: JSON ends too early (is the file truncated?)\n");
-    check(IN("") TEXT ALSO_ERRORS, 1, "mlxcel: error: standard input: no messages\n");
-    check(
+    check_command(IN("'[{}]' ") TEXT ALSO_ERRORS, 1,
+                  "mlxcel: error: standard input: messages[0].role is missing\n");
+    check_command(IN("'[' ") TEXT ALSO_ERRORS, 1,
+                  "mlxcel: error: standard input: JSON ends too early (is the file truncated?)\n");
+    check_command(IN("") TEXT ALSO_ERRORS, 1, "mlxcel: error: standard input: no messages\n");
+    check_command(
         IN(HI) "-m " FIXTURES "/tokenizer/spm_bpe " ALSO_ERRORS, 1,
         "mlxcel: error: " FIXTURES
         "/tokenizer/spm_bpe: this checkpoint has no chat template: send the prompt as plain text, or give a template file\n");
-    check(WITH_FILE("{{", IN(HI) "--template \"$f\" 2>/dev/null"), 1, "");
-    check(IN(HI) "--template /no/such 2>/dev/null", 1, "");
-    check(IN(HI) "-m /no/such 2>/dev/null", 1, "");
-    check(COMMAND TEXT "/no/such 2>/dev/null", 1, "");
-    check(IN(HI) ALSO_ERRORS, 2,
-          "mlxcel: error: no template: pass a checkpoint with -m PATH, or --template FILE\n");
-    check(COMMAND TEXT "--jsonl x " ALSO_ERRORS, 2,
-          "mlxcel: error: --jsonl reads from standard input: leave the file out\n");
-    check(COMMAND "--raw x 2>/dev/null", 2, "");
-    check(COMMAND "--raw --ids 2>/dev/null", 2, "");
-    check(COMMAND "--template x --ids " ALSO_ERRORS, 2,
-          "mlxcel: error: --ids needs a tokenizer: pass a checkpoint with -m PATH\n");
+    check_command(WITH_FILE("{{", IN(HI) "--template \"$f\" 2>/dev/null"), 1, "");
+    check_command(IN(HI) "--template /no/such 2>/dev/null", 1, "");
+    check_command(IN(HI) "-m /no/such 2>/dev/null", 1, "");
+    check_command(COMMAND TEXT "/no/such 2>/dev/null", 1, "");
+    check_command(
+        IN(HI) ALSO_ERRORS, 2,
+        "mlxcel: error: no template: pass a checkpoint with -m PATH, or --template FILE\n");
+    check_command(COMMAND TEXT "--jsonl x " ALSO_ERRORS, 2,
+                  "mlxcel: error: --jsonl reads from standard input: leave the file out\n");
+    check_command(COMMAND "--raw x 2>/dev/null", 2, "");
+    check_command(COMMAND "--raw --ids 2>/dev/null", 2, "");
+    check_command(COMMAND "--template x --ids " ALSO_ERRORS, 2,
+                  "mlxcel: error: --ids needs a tokenizer: pass a checkpoint with -m PATH\n");
 }
 
 int main(void) {

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "chat/jinja.h"
-#include "chat/text.h"
+#include "chat/jinja/text.h"
 
 enum { FILE_LIMIT = 64 << 20 }; // bytes of a JSON file: tokenizer_config.json may list all tokens
 

@@ -3,7 +3,7 @@
 #ifndef CHAT_FILTERS_H
 #define CHAT_FILTERS_H
 
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 builtin_fn filter_capitalize, filter_center, filter_escape, filter_forceescape, filter_format,
     filter_indent, filter_lower, filter_replace, filter_safe, filter_string, filter_striptags,

@@ -2,7 +2,7 @@
 #ifndef CHAT_INTERP_H
 #define CHAT_INTERP_H
 
-#include "chat/ast.h"
+#include "chat/jinja/ast.h"
 
 struct binding {
     int symbol;

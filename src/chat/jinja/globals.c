@@ -1,5 +1,5 @@
 // The functions that every template can call.
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // Python's two ways to format: text % values, and text.format(values).
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 #include <math.h>
 #include <stdio.h>

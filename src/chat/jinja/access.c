@@ -1,9 +1,9 @@
 // Walking values, and reaching into them: subscripts, attributes, slices.
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 #include <string.h>
 
-#include "chat/interp.h"
+#include "chat/jinja/interp.h"
 
 bool is_iterable(struct value v) {
     size_t n;

@@ -4,7 +4,7 @@
 #define CHAT_PARSE_H
 
 #include "base/map.h"
-#include "chat/ast.h"
+#include "chat/jinja/ast.h"
 
 struct parser {
     struct vm *vm;

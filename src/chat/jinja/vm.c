@@ -1,5 +1,5 @@
 // The ground under a compile or render: its failure exit, its limits, text under construction.
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 #include <stdarg.h>
 #include <stdio.h>

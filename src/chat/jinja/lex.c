@@ -1,6 +1,6 @@
 // Source to tokens: template data with its white space already trimmed as the tags ask, and the
 // tokens inside tags.
-#include "chat/ast.h"
+#include "chat/jinja/ast.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // Filters on sequences.
-#include "chat/filters.h"
+#include "chat/jinja/filters.h"
 
 #include <string.h>
 

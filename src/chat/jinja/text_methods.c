@@ -1,5 +1,5 @@
 // The methods of str.
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 #include <string.h>
 #include <utf8proc.h>

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "chat/interp.h"
+#include "chat/jinja/interp.h"
 
 const struct jinja_limits jinja_default_limits = {
     .steps = 20000000, .memory = 128u << 20, .output = 32u << 20, .depth = 2000};

@@ -1,4 +1,4 @@
-#include "chat/casing.h"
+#include "chat/jinja/casing.h"
 
 #include <stddef.h>
 

@@ -1,10 +1,10 @@
 // Making, comparing and printing values.
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "chat/interp.h"
+#include "chat/jinja/interp.h"
 
 static struct text *new_text(struct vm *vm, struct sv s) {
     struct text *t = vm_alloc(vm, 1, sizeof *t);

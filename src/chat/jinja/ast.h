@@ -4,7 +4,7 @@
 #define CHAT_AST_H
 
 #include "base/map.h"
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 enum node_kind {
     // Expressions

@@ -1,5 +1,5 @@
 // Expressions: precedence, from loose to tight, is that of jinja2.
-#include "chat/parse.h"
+#include "chat/jinja/parse.h"
 
 #include <string.h>
 

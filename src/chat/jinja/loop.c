@@ -1,5 +1,5 @@
 // What a template may ask of `loop` and of a macro.
-#include "chat/interp.h"
+#include "chat/jinja/interp.h"
 
 size_t loop_length(const struct loop *l) { return l->n; }
 

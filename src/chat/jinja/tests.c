@@ -1,5 +1,5 @@
 // The tests of jinja2: `value is name`. at[0] is the value, at[1] the operand.
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 static struct value is_odd(struct vm *vm, const struct value *at, const struct args *all) {
     (void)all;

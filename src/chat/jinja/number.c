@@ -1,5 +1,5 @@
 // Python's numbers: integers of any size (up to JINJA_INT_BITS), floats, and bools as integers.
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 #include <math.h>
 #include <stdio.h>

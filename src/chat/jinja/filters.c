@@ -1,4 +1,4 @@
-#include "chat/filters.h"
+#include "chat/jinja/filters.h"
 
 #include <ctype.h>
 #include <math.h>

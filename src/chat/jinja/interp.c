@@ -1,6 +1,6 @@
 // Walks the tree: statements, expressions, calls.
 #include "base/mem.h"
-#include "chat/interp.h"
+#include "chat/jinja/interp.h"
 
 #include <string.h>
 

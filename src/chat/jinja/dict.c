@@ -1,5 +1,5 @@
 // Dicts: pairs in order of insertion, found by walking while few, then by a hash index.
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 #include <string.h>
 

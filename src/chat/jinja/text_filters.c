@@ -1,5 +1,5 @@
 // Filters that make text.
-#include "chat/filters.h"
+#include "chat/jinja/filters.h"
 
 #include <string.h>
 #include <utf8proc.h>

@@ -1,5 +1,5 @@
 // The tojson filter: json.dumps as transformers calls it.
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // Tokens to a tree: the stream of tokens, the making of nodes, and the statements.
-#include "chat/parse.h"
+#include "chat/jinja/parse.h"
 
 #include <string.h>
 

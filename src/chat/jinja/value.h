@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 #include "chat/jinja.h"
-#include "chat/text.h"
+#include "chat/jinja/text.h"
 
 enum kind {
     V_MISSING, // no value at all: an argument that was not given, a variable never set

@@ -1,6 +1,6 @@
 // Methods of lists, tuples, dicts, numbers and the engine's own objects. Those that would change
 // their object are known, so that using one fails as in the sandbox, but have no function.
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 #include <math.h>
 

@@ -1,11 +1,11 @@
 // Text as Python's str sees it: code points, Unicode white space and case.
-#include "chat/value.h"
+#include "chat/jinja/value.h"
 
 #include <string.h>
 #include <utf8proc.h>
 
 #include "base/mem.h"
-#include "chat/casing.h"
+#include "chat/jinja/casing.h"
 
 // What str.isspace() and strip() take for white space.
 bool is_space(int32_t cp) {

@@ -491,7 +491,7 @@ static void test_dry_run(void **state) {
     size_t peak = 0;
     for (int64_t n = 64; n > 0; n--) {
         struct tensor nothing = tensor_1d(DT_I32, n, NULL);
-        struct rows rows = {n, nothing, nothing, nothing, nothing};
+        struct rows rows = {.n = n, .index = nothing, .seq = nothing};
         struct kv kv = {tensor_nd(DT_F16, 4, (int64_t[]){300, 2, 16, 32}, NULL),
                         tensor_nd(DT_F16, 4, (int64_t[]){300, 2, 16, 32}, NULL),
                         tensor_2d(DT_I32, 4, 300, NULL)};

@@ -45,12 +45,14 @@ struct tensor scratch_tensor(struct context *c, enum dtype t, int dims, const in
 
 // --- one step's rows ---------------------------------------------------------------------------
 
+// The rows of one sequence follow each other, in its order: a run.
 struct rows {
-    int64_t n;
+    int64_t n, runs;
     struct tensor ids;   // [n] I32 token ids
     struct tensor pos;   // [n] I32 position for rotary embeddings
     struct tensor index; // [n] I32 place in its sequence: where its key goes, how far it sees
-    struct tensor seq;   // [n] I32 row of the page tables
+    struct tensor seq;   // [n] I32 row of the page tables and of fixed state
+    struct tensor run;   // [runs + 1] I32 the first row of each run, then n
 };
 
 // --- paged keys and values ---------------------------------------------------------------------
@@ -59,7 +61,7 @@ struct rows {
 // Entries of `table` that no live token needs are -1.
 struct kv {
     struct tensor k;     // [pages, kv_heads, page, width] F32, F16 or BF16
-    struct tensor v;     // the same shape but for its width
+    struct tensor v;     // the same shape but for its width, which may be 0
     struct tensor table; // [seqs, pages of the longest sequence] I32
 };
 
@@ -101,7 +103,8 @@ struct rope {
 };
 struct tensor rope(struct context *c, struct tensor x, struct tensor pos, const struct rope *r);
 
-// Writes k [n, kv_heads, k_width], v [n, kv_heads, v_width] to each row's place in the cache.
+// Writes k [n, kv_heads, k_width], v [n, kv_heads, v_width] to each row's place in the cache. A
+// cache whose v_width is 0 takes a v of 0 dims.
 void kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
               struct tensor v);
 

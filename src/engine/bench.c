@@ -81,11 +81,11 @@ static struct pass_cost attention_cost(const struct engine *e, int64_t at, int64
     struct pass_cost c = {0};
     size_t size = dtype_size(e->state.plan.type);
     for (int64_t l = 0; l < e->info.layers; l++) {
-        const struct state_decl *d = &e->decl[l];
+        const struct paged_decl *d = e->decl[l].paged;
         int64_t heads = decoder_spec(e->decoder)->layer[l].attention.heads;
         double seen = 0, sum = 0, widths = (double)(d->k_width + d->v_width);
         count_seen(d->window, at, rows, &seen, &sum);
-        c.bytes += seen * (double)d->kv_heads * widths * (double)size;
+        c.bytes += seen * (double)d->heads * widths * (double)size;
         c.ops += sum * 2 * (double)heads * widths;
     }
     return c;

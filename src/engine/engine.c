@@ -82,18 +82,19 @@ static void describe(struct engine *e) {
 static bool measure_scratch(struct engine *e, int64_t wanted, int64_t context, size_t *bytes,
                             struct error *err) {
     struct state_plan p = plan(e, context);
-    struct kv *kv = mem_array((size_t)p.layers, sizeof *kv);
-    state_shapes(&p, kv);
+    struct layer_state *state = mem_array((size_t)p.layers, sizeof *state);
+    state_shapes(&p, state);
     struct context dry;
     context_open(&dry, e->dev, e->opt.precision, 0, true, err);
-    struct tensor list = tensor_1d(DT_I32, e->opt.batch, NULL);
-    struct rows rows = {e->opt.batch, list, list, list, list};
-    decoder_forward(&dry, e->decoder, &rows, kv, tensor_1d(DT_I32, wanted, NULL));
+    int64_t n = e->opt.batch, runs = n < p.sequences ? n : p.sequences;
+    struct tensor list = tensor_1d(DT_I32, n, NULL), run = tensor_1d(DT_I32, runs + 1, NULL);
+    struct rows rows = {n, runs, list, list, list, list, run};
+    decoder_forward(&dry, e->decoder, &rows, state, tensor_1d(DT_I32, wanted, NULL));
     *bytes = dry.peak;
     bool ok = !dry.err.set;
     if (!ok) fail(err, "%s: the model does not fit together: %s", e->info.family, dry.err.text);
     context_close(&dry);
-    free(kv);
+    free(state);
     return ok;
 }
 
@@ -157,19 +158,21 @@ bool engine_fit(struct engine *e, int64_t wanted, struct error *err) {
     return true;
 }
 
-static int32_t *input_list(struct engine *e, struct tensor *device, struct error *err) {
-    *device = tensor_1d(DT_I32, e->opt.batch, NULL);
+static int32_t *input_list(struct engine *e, struct tensor *device, int64_t n, struct error *err) {
+    *device = tensor_1d(DT_I32, n, NULL);
     device->data = device_alloc(e->dev, tensor_bytes(*device), "a step's inputs", err);
-    return mem_array((size_t)e->opt.batch, sizeof(int32_t));
+    return mem_array((size_t)n, sizeof(int32_t));
 }
 
 static bool open_inputs(struct engine *e, struct error *err) {
     struct inputs *in = &e->in;
-    in->ids = input_list(e, &in->rows.ids, err);
-    in->pos = input_list(e, &in->rows.pos, err);
-    in->index = input_list(e, &in->rows.index, err);
-    in->seq = input_list(e, &in->rows.seq, err);
-    in->want = input_list(e, &in->rows_wanted, err);
+    int64_t n = e->opt.batch;
+    in->ids = input_list(e, &in->rows.ids, n, err);
+    in->pos = input_list(e, &in->rows.pos, n, err);
+    in->index = input_list(e, &in->rows.index, n, err);
+    in->seq = input_list(e, &in->rows.seq, n, err);
+    in->run = input_list(e, &in->rows.run, n + 1, err);
+    in->want = input_list(e, &in->rows_wanted, n, err);
     e->seq_used = mem_array((size_t)e->opt.sequences, sizeof *e->seq_used);
     return !err->set;
 }
@@ -209,13 +212,14 @@ struct engine *engine_open(const char *path, const struct engine_options *opt, s
 
 static void close_inputs(struct engine *e) {
     struct inputs *in = &e->in;
-    struct tensor device[] = {in->rows.ids, in->rows.pos, in->rows.index, in->rows.seq,
-                              in->rows_wanted};
+    struct tensor device[] = {in->rows.ids, in->rows.pos, in->rows.index,
+                              in->rows.seq, in->rows.run, in->rows_wanted};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++) device_free(e->dev, device[i].data);
     free(in->ids);
     free(in->pos);
     free(in->index);
     free(in->seq);
+    free(in->run);
     free(in->want);
 }
 

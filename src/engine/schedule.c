@@ -136,6 +136,7 @@ static bool row_wanted(const struct task *t, size_t at) {
 
 static void add_rows(struct engine *e, const struct task *t, size_t count) {
     struct inputs *in = &e->in;
+    in->run[in->runs++] = (int32_t)in->n;
     for (size_t at = t->done; at < t->done + count; at++, in->n++) {
         in->ids[in->n] = t->ids[at];
         in->pos[in->n] = in->index[in->n] = (int32_t)at;
@@ -156,7 +157,7 @@ static size_t share(const struct engine *e, const struct task *t) {
 // Decode rows first, so that a long prompt does not hold up those who are being answered; then
 // chunks of prompts.
 static void gather(struct engine *e) {
-    e->in.n = e->in.wanted = 0;
+    e->in.n = e->in.runs = e->in.wanted = 0;
     e->turns = 0;
     e->turn = mem_grow(e->turn, &e->turn_cap, e->tasks, sizeof *e->turn);
     for (int prompts = 0; prompts <= 1; prompts++) {
@@ -168,24 +169,27 @@ static void gather(struct engine *e) {
             add_rows(e, t, rows);
         }
     }
+    e->in.run[e->in.runs] = (int32_t)e->in.n;
 }
 
 static bool forward(struct engine *e, struct error *err) {
     struct inputs *in = &e->in;
     const int32_t *host[] = {in->ids, in->pos, in->index, in->seq};
     struct tensor *device[] = {&in->rows.ids, &in->rows.pos, &in->rows.index, &in->rows.seq};
-    struct rows rows = {.n = in->n};
+    struct rows rows = {.n = in->n, .runs = in->runs};
     struct tensor *view[] = {&rows.ids, &rows.pos, &rows.index, &rows.seq};
     for (size_t i = 0; i < sizeof host / sizeof *host; i++) {
         device_upload(e->dev, device[i]->data, host[i], (size_t)in->n * sizeof(int32_t));
         *view[i] = tensor_slice(*device[i], 0, 0, in->n);
     }
+    rows.run = tensor_slice(in->rows.run, 0, 0, in->runs + 1);
+    device_upload(e->dev, rows.run.data, in->run, (size_t)(in->runs + 1) * sizeof(int32_t));
     device_upload(e->dev, in->rows_wanted.data, in->want, (size_t)in->wanted * sizeof(int32_t));
     state_upload(&e->state);
     struct context *c = &e->ctx;
     size_t mark = scratch_mark(c);
     struct tensor wanted = tensor_slice(in->rows_wanted, 0, 0, in->wanted);
-    struct tensor logits = decoder_forward(c, e->decoder, &rows, e->state.kv, wanted);
+    struct tensor logits = decoder_forward(c, e->decoder, &rows, e->state.layer, wanted);
     read_f32(c, logits, e->logits);
     scratch_release(c, mark);
     return !c->err.set || fail(err, "a step failed: %s", c->err.text);

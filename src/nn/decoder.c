@@ -115,7 +115,8 @@ const struct decoder_spec *decoder_spec(const struct decoder *d) { return &d->sp
 struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
     const struct attention_spec *a = &d->spec.layer[layer].attention;
     return (struct state_decl){
-        .kv_heads = a->kv_heads, .k_width = a->width, .v_width = a->width, .window = a->window};
+        .paged = {
+            {.heads = a->kv_heads, .k_width = a->width, .v_width = a->width, .window = a->window}}};
 }
 
 struct decoder_cost decoder_cost(const struct decoder *d) {
@@ -134,14 +135,14 @@ struct decoder_cost decoder_cost(const struct decoder *d) {
 }
 
 struct tensor decoder_forward(struct context *c, const struct decoder *d, const struct rows *rows,
-                              const struct kv *kv, struct tensor wanted) {
+                              const struct layer_state *state, struct tensor wanted) {
     float eps = d->spec.eps;
     struct tensor x = embed(c, &d->embed, rows->ids);
     for (int64_t i = 0; i < d->spec.layers; i++) {
         const struct layer *l = &d->layer[i];
         size_t mark = scratch_mark(c);
         struct tensor h = rms_norm(c, x, l->attention_norm, eps);
-        add_to(c, x, attention_forward(c, &l->attention, h, rows, &kv[i], &d->rope, eps));
+        add_to(c, x, attention_forward(c, &l->attention, h, rows, state[i].kv, &d->rope, eps));
         scratch_release(c, mark);
         h = rms_norm(c, x, l->mlp_norm, eps);
         add_to(c, x, mlp_forward(c, &l->mlp, h));

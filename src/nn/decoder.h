@@ -54,8 +54,8 @@ struct decoder_cost {
 };
 struct decoder_cost decoder_cost(const struct decoder *d);
 
-// One step. kv [layers]; wanted [m] I32: the rows whose logits are returned -> [m, vocab]
+// One step. state [layers]; wanted [m] I32: the rows whose logits are returned -> [m, vocab]
 struct tensor decoder_forward(struct context *c, const struct decoder *d, const struct rows *rows,
-                              const struct kv *kv, struct tensor wanted);
+                              const struct layer_state *state, struct tensor wanted);
 
 #endif

@@ -152,13 +152,13 @@ static void kv_write_row(void *arg, int64_t row) {
     int64_t index = ((const int32_t *)j->rows->index.data)[row], size = j->kv->k.n[2];
     int64_t page = ((const int32_t *)j->kv->table.data)[seq * j->kv->table.n[1] + index / size];
     write_heads(j->kernels, j->kv->k, page, index % size, row_of(j->k, row));
-    write_heads(j->kernels, j->kv->v, page, index % size, row_of(j->v, row));
+    if (j->v.dims) write_heads(j->kernels, j->kv->v, page, index % size, row_of(j->v, row));
 }
 
 static void cpu_kv_write(struct context *c, const struct kv *kv, const struct rows *rows,
                          struct tensor k, struct tensor v) {
     struct write_job j = {c->dev->kernels, kv, rows, k, v};
-    cpu_rows(c, rows->n, 2 * (k.n[1] * k.n[2] + v.n[1] * v.n[2]), kv_write_row, &j);
+    cpu_rows(c, rows->n, 2 * k.n[1] * (k.n[2] + kv->v.n[3]), kv_write_row, &j);
 }
 
 static void cpu_read(struct context *c, void *host, const void *data, size_t size) {
@@ -193,6 +193,11 @@ static void cpu_upload(struct device *d, void *dst, const void *src, size_t size
     memcpy(dst, src, size);
 }
 
+static void cpu_clear(struct device *d, void *dst, size_t size) {
+    (void)d;
+    memset(dst, 0, size);
+}
+
 static void cpu_memory(const struct device *d, size_t *available, size_t *total) {
     (void)d;
     *total = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
@@ -219,6 +224,7 @@ static const struct ops cpu_ops = {
     .alloc = cpu_alloc,
     .free = cpu_free,
     .upload = cpu_upload,
+    .clear = cpu_clear,
     .memory = cpu_memory,
     .measure = cpu_measure,
     .close = cpu_close,

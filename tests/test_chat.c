@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "chat/chat.h"
 
 static struct chat *open_template(struct sv name) {
@@ -20,7 +21,7 @@ static struct chat *open_template(struct sv name) {
     return c;
 }
 
-static bool render_talk(const struct chat *c, struct json_object *talk, struct str *out,
+static bool render_talk(const struct chat *c, struct json_object *talk, struct chat_prompt *out,
                         struct error *e) {
     struct json_object *kwargs = json_object_new_object();
     json_object_object_add(kwargs, "bos_token", json_object_new_string("<BOS>"));
@@ -45,8 +46,10 @@ static bool render_talk(const struct chat *c, struct json_object *talk, struct s
 
 static void test_published(void **state) {
     (void)state;
+    setenv("SOURCE_DATE_EPOCH", "1795955696", 1);
     struct error e = {0};
-    struct str file = {0}, out = {0};
+    struct str file = {0};
+    struct chat_prompt out = {0};
     struct json_object *talks = json_read_file(FIXTURES "/chat/talks.json", 1 << 20, &e);
     assert_true(file_read(FIXTURES "/chat/talks.jsonl", 1 << 20, &file, &e));
     struct sv rest = str_sv(&file);
@@ -57,11 +60,12 @@ static void test_published(void **state) {
         struct chat *c = open_template(json_text_at(o, "template"));
         struct json_object *want = json_at(o, "expected");
         struct error why = {0};
-        str_clear(&out);
+        chat_prompt_free(&out);
         bool ok = render_talk(c, json_at(talks, json_text_at(o, "talk").p), &out, &why);
-        if (ok != (want != NULL) || (ok && !sv_eq(str_sv(&out), json_text(want)))) {
+        if (ok != (want != NULL) || (ok && !sv_eq(str_sv(&out.text), json_text(want)))) {
             print_message("%s: %s\n", json_text_at(o, "template").p, json_text_at(o, "talk").p);
-            assert_string_equal(ok ? str_c(&out) : why.text, want ? json_text(want).p : "an error");
+            assert_string_equal(ok ? str_c(&out.text) : why.text,
+                                want ? json_text(want).p : "an error");
         }
         if (json_bool_at(o, "raised", false))
             assert_string_equal(why.text, json_text_at(o, "error").p);
@@ -71,7 +75,20 @@ static void test_published(void **state) {
     assert_true(n > 200);
     json_object_put(talks);
     str_free(&file);
-    str_free(&out);
+    chat_prompt_free(&out);
+}
+
+// JSON with ' for ", of NULL: NULL.
+static struct json_object *quoted(const char *text) {
+    if (!text) return NULL;
+    struct error e = {0};
+    char *json = mem_text(text);
+    for (char *p = json; *p; p++)
+        if (*p == '\'') *p = '"';
+    struct json_object *o = json_read(sv(json), "quoted", &e);
+    assert_string_equal(e.text, "");
+    free(json);
+    return o;
 }
 
 struct folder {
@@ -112,13 +129,13 @@ static void folder_drop(const struct folder *d) {
 // What the folder's template makes of one user message "hi"; the error's text when it fails.
 static void expect(const struct folder *d, const struct chat_options *opt, const char *want) {
     struct error e = {0};
-    struct str out = {0};
-    struct chat *c = chat_open(d->path, &e);
+    struct chat_prompt out = {0};
+    struct chat *c = chat_open(d->path, sv(""), &e);
     struct json_object *m = json_read(sv("[{\"role\": \"user\", \"content\": \"hi\"}]"), "m", &e);
     bool ok = c && chat_render(c, m, opt, &out, &e);
-    assert_string_equal(ok ? str_c(&out) : e.text, want);
+    assert_string_equal(ok ? str_c(&out.text) : e.text, want);
     json_object_put(m);
-    str_free(&out);
+    chat_prompt_free(&out);
     chat_close(c);
 }
 
@@ -128,11 +145,12 @@ static void test_checkpoint(void **state) {
     struct chat_options plain = {0}, prompt = {.add_generation_prompt = true}, with_tools = {0};
     with_tools.tools = json_object_new_array();
     struct error e = {0};
-    struct chat *none = chat_open(d.path, &e);
+    struct chat *none = chat_open(d.path, sv(""), &e);
     assert_non_null(none);
     assert_false(chat_has_template(none));
     assert_false(chat_ready(none, &e));
     assert_non_null(strstr(e.text, "no chat template"));
+    assert_int_equal(chat_source(none, true).n, 0);
     chat_close(none);
 
     folder_put(&d, "chat_template.json", "{\"chat_template\": \"json {{ messages[0].content }}\"}");
@@ -149,6 +167,10 @@ static void test_checkpoint(void **state) {
                " {\"name\": \"default\", \"template\": \"plain\"}]}");
     expect(&d, &plain, "plain");
     expect(&d, &with_tools, "tools");
+    struct chat *named = chat_open(d.path, sv(""), &(struct error){0});
+    assert_true(sv_is(chat_source(named, true), "tools"));
+    assert_true(sv_is(chat_source(named, false), "plain"));
+    chat_close(named);
     folder_put(&d, "tokenizer_config.json", "{\"chat_template\": 3}");
     struct str want = {0};
     str_printf(&want,
@@ -206,15 +228,15 @@ static void test_requests(void **state) {
     struct chat *c = chat_of_template(sv("{{ '' + messages[0].content }}"), &none);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct error e = {0};
-        struct str out = {0};
+        struct chat_prompt out = {0};
         struct json_object *m = json_read(sv(rows[i].messages), "m", &none);
         struct chat_options opt = {.add_generation_prompt = rows[i].generate,
                                    .continue_final_message = rows[i].go_on};
         assert_false(chat_check_contents(m, &e) && chat_render(c, m, &opt, &out, &e));
         if (!strstr(e.text, rows[i].want)) assert_string_equal(e.text, rows[i].want);
-        assert_int_equal(out.n, 0);
+        assert_null(out.text.p);
         json_object_put(m);
-        str_free(&out);
+        chat_prompt_free(&out);
     }
     chat_close(c);
 }
@@ -233,22 +255,141 @@ static void test_faults(void **state) {
         sv("[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{}]}]"), "m", &none);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct error e = {0};
-        struct str out = {0};
+        struct chat_prompt out = {0};
         struct chat *c = chat_of_template(sv(rows[i][0]), &none);
         bool ok = chat_render(c, m, &(struct chat_options){0}, &out, &e);
         assert_int_equal(ok, i == 2);
-        assert_string_equal(ok ? out.p : e.text, rows[i][1]);
+        assert_string_equal(ok ? out.text.p : e.text, rows[i][1]);
         chat_close(c);
-        str_free(&out);
+        chat_prompt_free(&out);
     }
     json_object_put(m);
+}
+
+// What requests say of thinking, as the template's variables. The rules are mlxcel's own.
+static void test_kwargs(void **state) {
+    static const char plain[] = "{{ enable_thinking }}", levels[] = "{{ reasoning_effort }}",
+                      strength[] = "{% if reasoning_strength == 'x' %}{% endif %}",
+                      alias[] = "{% if not thinking is defined %}{% endif %}",
+                      mode[] = "{{ thinking_mode == 'enabled' }}",
+                      nothing[] =
+                          "{# reasoning_effort #}{{ 'reasoning_strength' }}{{ m.thinking_mode }}"
+                          "{% if thinking %}{% endif %}";
+    static const struct {
+        const char *source, *request, *defaults, *want;
+    } rows[] = {
+        {plain, "{}", NULL, "{}"},
+        {plain, "{'reasoning_effort':null,'reasoning':null,'chat_template_kwargs':null}", NULL,
+         "{}"},
+        {plain, "{'reasoning_effort':' Off '}", NULL, "{'enable_thinking':false}"},
+        {plain, "{'reasoning_effort':'NONE'}", NULL, "{'enable_thinking':false}"},
+        {plain, "{'reasoning_effort':'disabled'}", NULL, "{'enable_thinking':false}"},
+        {plain, "{'reasoning_effort':'false'}", NULL, "{'enable_thinking':false}"},
+        {plain, "{'reasoning_effort':'0'}", NULL, "{'enable_thinking':false}"},
+        {plain, "{'reasoning_effort':'00'}", NULL, "{'enable_thinking':true}"},
+        {plain, "{'reasoning_effort':'  '}", NULL, "{}"},
+        {plain, "{'reasoning_effort':'high'}", NULL, "{'enable_thinking':true}"},
+        {levels, "{'reasoning_effort':' xHigh'}", NULL,
+         "{'enable_thinking':true,'reasoning_effort':' xHigh'}"},
+        {levels, "{'reasoning_effort':'off'}", "{'reasoning_effort':'low','x':1}",
+         "{'reasoning_effort':'low','x':1,'enable_thinking':false}"},
+        {levels, "{'reasoning':{'effort':'low','summary':'auto'}}", "{'reasoning_effort':'high'}",
+         "{'reasoning_effort':'low','enable_thinking':true}"},
+        {levels, "{'reasoning':{'effort':'low'},'reasoning_effort':'high'}", NULL,
+         "{'enable_thinking':true,'reasoning_effort':'high'}"},
+        {levels, "{'reasoning':{}}", NULL, "{}"},
+        {levels, "{'reasoning':false}", NULL, "{'enable_thinking':false}"},
+        {levels, "{'reasoning':true}", NULL, "{'enable_thinking':true}"},
+        {levels, "{'enable_thinking':false,'reasoning_effort':'high'}", NULL,
+         "{'enable_thinking':false}"},
+        {levels, "{'enable_thinking':true,'reasoning_effort':'high'}", NULL,
+         "{'enable_thinking':true,'reasoning_effort':'high'}"},
+        {levels,
+         "{'reasoning_effort':'high','chat_template_kwargs':{'reasoning_effort':'low',"
+         "'enable_thinking':false}}",
+         "{'y':2}", "{'y':2,'enable_thinking':false,'reasoning_effort':'low'}"},
+        {strength, "{'reasoning_effort':'max'}", NULL,
+         "{'enable_thinking':true,'reasoning_strength':'max'}"},
+        {nothing, "{'reasoning_effort':'max'}", NULL, "{'enable_thinking':true}"},
+        {alias, "{'reasoning_effort':'max'}", NULL, "{'enable_thinking':true,'thinking':true}"},
+        {"{{ 'a' if thinking is undefined }}", "{'reasoning':false}", NULL,
+         "{'enable_thinking':false,'thinking':false}"},
+        {"{% macro f(a=thinking is not defined) %}{% endmacro %}", "{'reasoning':true}", NULL,
+         "{'enable_thinking':true,'thinking':true}"},
+        {"{% if x %}{% elif f(1, a=[not thinking is defined]) %}{% endif %}", "{'reasoning':true}",
+         NULL, "{'enable_thinking':true,'thinking':true}"},
+        {alias, "{}", "{'enable_thinking':false}", "{'enable_thinking':false,'thinking':false}"},
+        {alias, "{}", "{'enable_thinking':false,'thinking':true}",
+         "{'enable_thinking':false,'thinking':true}"},
+        {alias, "{'reasoning':false}", "{'thinking':true}",
+         "{'thinking':false,'enable_thinking':false}"},
+        {alias, "{'chat_template_kwargs':{'enable_thinking':true}}", "{'thinking':false}",
+         "{'thinking':true,'enable_thinking':true}"},
+        {alias, "{'reasoning':false,'chat_template_kwargs':{'thinking':true}}", NULL,
+         "{'enable_thinking':false,'thinking':true}"},
+        {alias, "{'chat_template_kwargs':{'thinking':true}}", NULL, "{'thinking':true}"},
+        {mode, "{'reasoning':true}", NULL, "{'enable_thinking':true,'thinking_mode':'enabled'}"},
+        {mode, "{'reasoning':false}", NULL, "{'enable_thinking':false}"},
+        {mode, "{'reasoning':true,'chat_template_kwargs':{'thinking_mode':'x'}}", NULL,
+         "{'enable_thinking':true,'thinking_mode':'x'}"},
+        {plain, "{'reasoning_effort':3}", NULL, "reasoning_effort must be text, not a number"},
+        {plain, "{'reasoning':{'effort':true}}", NULL,
+         "reasoning.effort must be text, not a boolean"},
+        {plain, "{'reasoning':'high'}", NULL,
+         "reasoning must be an object with an effort, true or false, not a string"},
+        {plain, "{'enable_thinking':'yes'}", NULL,
+         "enable_thinking must be true or false, not a string"},
+        {plain, "{'chat_template_kwargs':[]}", NULL,
+         "chat_template_kwargs must be an object, not an array"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct error e = {0};
+        struct chat *c = chat_of_template(sv(rows[i].source), &e);
+        struct json_object *request = quoted(rows[i].request), *defaults = quoted(rows[i].defaults);
+        struct json_object *got = chat_kwargs(c, false, request, defaults, &e);
+        struct json_object *want = got ? quoted(rows[i].want) : NULL;
+        if (!got) assert_string_equal(e.text, rows[i].want);
+        if (got && !json_object_equal(got, want))
+            assert_string_equal(json_object_to_json_string(got), rows[i].want);
+        json_object_put(got);
+        json_object_put(want);
+        json_object_put(request);
+        json_object_put(defaults);
+        chat_close(c);
+    }
+}
+
+// A family that thinks unless it is told otherwise.
+static void test_used_to_think(void **state) {
+    static const char *const rows[][3] = {
+        {"{}", NULL, "{'enable_thinking':true}"},
+        {"{}", "{'enable_thinking':false}", "{'enable_thinking':false}"},
+        {"{'reasoning_effort':'none'}", NULL, "{'enable_thinking':false}"},
+    };
+    (void)state;
+    struct folder d = folder_new();
+    struct error e = {0};
+    struct chat *c = chat_open(d.path, sv("gemma4_unified"), &e);
+    for (size_t i = 0; i < 3; i++) {
+        struct json_object *request = quoted(rows[i][0]), *defaults = quoted(rows[i][1]);
+        struct json_object *want = quoted(rows[i][2]);
+        struct json_object *got = chat_kwargs(c, false, request, defaults, &e);
+        assert_true(json_object_equal(got, want));
+        json_object_put(got);
+        json_object_put(want);
+        json_object_put(request);
+        json_object_put(defaults);
+    }
+    chat_close(c);
+    folder_drop(&d);
 }
 
 // The last text part goes on; what was passed in stays as it was.
 static void test_continue_parts(void **state) {
     (void)state;
     struct error e = {0};
-    struct str out = {0};
+    struct chat_prompt out = {0};
     const char *text = "[{\"role\":\"assistant\",\"content\":[{\"text\":\"a\"},{\"text\":\"b \"},"
                        "{\"type\":\"image\"}]}]";
     struct json_object *m = json_read(sv(text), "m", &e);
@@ -256,10 +397,10 @@ static void test_continue_parts(void **state) {
         sv("{% for p in messages[0].content %}[{{ p.text | trim }}]{% endfor %}"), &e);
     struct chat_options opt = {.continue_final_message = true};
     assert_true(chat_render(c, m, &opt, &out, &e));
-    assert_string_equal(out.p, "[a][b");
+    assert_string_equal(out.text.p, "[a][b");
     assert_string_equal(json_object_to_json_string_ext(m, JSON_C_TO_STRING_PLAIN), text);
     json_object_put(m);
-    str_free(&out);
+    chat_prompt_free(&out);
     chat_close(c);
 }
 
@@ -267,7 +408,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published),      cmocka_unit_test(test_checkpoint),
         cmocka_unit_test(test_requests),       cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_continue_parts),
+        cmocka_unit_test(test_continue_parts), cmocka_unit_test(test_kwargs),
+        cmocka_unit_test(test_used_to_think),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,6 +83,28 @@ static void test_batches(void **state) {
                   0, "{\"text\":\"Hi\",\"ids\":[72,105]}\n");
 }
 
+// What a request says of thinking becomes variables of the template; kwargs are variables as they
+// are.
+#define SHOW                                                                                       \
+    "{{ enable_thinking }} {{ reasoning_effort }} {{ 1 if not thinking is defined else thinking }}"
+#define CALL "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]"
+#define CALLS                                                                                      \
+    "'" CALL "}' '" CALL ",\"reasoning_effort\":\"none\"}' "                                       \
+    "'" CALL ",\"kwargs\":{\"enable_thinking\":3}}' '" CALL ",\"kwargs\":[]}' "
+static void test_thinking(void **state) {
+    (void)state;
+    check_command(WITH_FILE(SHOW, IN(HI) SMALL), 0, "  1");
+    check_command(WITH_FILE(SHOW, IN(HI) SMALL "--reasoning-effort high"), 0, "True high True");
+    check_command(WITH_FILE(SHOW, IN(HI) SMALL "--chat-template-kwargs '{\"thinking\":2}'"), 0,
+                  "  2");
+    check_command(WITH_FILE(SHOW, IN(CALLS) SMALL "--jsonl --reasoning-effort low"), 0,
+                  "{\"text\":\"True low True\"}\n{\"text\":\"False  False\"}\n"
+                  "{\"text\":\"3 low True\"}\n"
+                  "{\"error\":\"kwargs must be an object, not an array\"}\n");
+    check_command(COMMAND TEXT "--jsonl --chat-template-kwargs 3 </dev/null 2>&1", 1,
+                  "mlxcel: error: --chat-template-kwargs must be a JSON object, not a number\n");
+}
+
 static void test_raw(void **state) {
     (void)state;
     check_command(
@@ -130,7 +152,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prompts),  cmocka_unit_test(test_ids),
         cmocka_unit_test(test_batches),  cmocka_unit_test(test_raw),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_thinking),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,31 @@ static void test_stops(void **state) {
     tok_close(m.tokenizer);
 }
 
+// In a prompt's plain spans, what spells a special token is text, and each is encoded by itself.
+static void test_prompt_ids(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct tokenizer *t = tok_open(FIXTURES "/text", &e);
+    struct chat_span plain[] = {{10, 20}, {20, 22}, {24, 24}};
+    struct chat_prompt p = {.plain = plain, .spans = 3};
+    str_puts(&p.text, "<|im_end|><|im_end|>heHi");
+    struct ids ids = {0}, want = {0};
+    assert_true(text_prompt_ids(t, &p, &ids, &e));
+    ids_push(&want, tok_id(t, sv("<|im_end|>")));
+    for (size_t i = 10; i < 24; i++) {
+        struct sv byte = sv_cut(str_sv(&p.text), i, i + 1);
+        assert_true(tok_encode(t, byte, false, &want, &e)); // the vocabulary has only bytes
+    }
+    assert_int_equal(ids.n, want.n);
+    assert_memory_equal(ids.id, want.id, want.n * sizeof *want.id);
+    ids_free(&ids);
+    ids_free(&want);
+    str_free(&p.text);
+    tok_close(t);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stops)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stops),
+                                       cmocka_unit_test(test_prompt_ids)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

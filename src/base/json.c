@@ -93,6 +93,13 @@ double json_number_at(struct json_object *o, const char *key, double otherwise) 
     return number ? json_object_get_double(v) : otherwise;
 }
 
+void json_add_members(struct json_object *to, struct json_object *from) {
+    if (!json_object_is_type(from, json_type_object)) return;
+    json_object_object_foreach(from, key, v) {
+        json_object_object_add(to, key, json_object_get(v));
+    }
+}
+
 const char *json_kind(struct json_object *o) {
     switch (json_object_get_type(o)) {
     case json_type_null: return "null";

@@ -24,6 +24,10 @@ bool json_bool_at(struct json_object *o, const char *key, bool otherwise);
 int64_t json_int_at(struct json_object *o, const char *key, int64_t otherwise);
 double json_number_at(struct json_object *o, const char *key, double otherwise);
 
+// Gives `to` the members of `from` (shared, in place of its own of the same names); from may be
+// NULL or no object, which has none.
+void json_add_members(struct json_object *to, struct json_object *from);
+
 // The bytes of memory that parsing a text takes, at most: up to 300 times those of the text.
 size_t json_cost(struct sv text);
 

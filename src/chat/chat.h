@@ -14,8 +14,8 @@ struct chat; // constant once open: threads may share it
 // of {name, template}), else chat_template.json; and, as template variables, the special tokens of
 // tokenizer_config.json and special_tokens_map.json. A folder without a template, or with one that
 // has a syntax error, opens: see chat_ready. NULL when a file can't be read or isn't what it
-// should be.
-struct chat *chat_open(const char *dir, struct error *e);
+// should be. model_type: config.json's, or empty.
+struct chat *chat_open(const char *dir, struct sv model_type, struct error *e);
 // One template by itself, without special tokens. NULL when it has a syntax error.
 struct chat *chat_of_template(struct sv source, struct error *e);
 // The same with the special tokens of another one (NULL: none), which need not stay open.
@@ -27,6 +27,27 @@ bool chat_has_template(const struct chat *c);
 // wrong. A fault of the checkpoint, where an error of chat_render on a ready chat is the request's.
 bool chat_ready(const struct chat *c, struct error *e);
 
+// The source of the template for a request with or without tools, or empty: it shows how the model
+// marks the parts of a reply.
+struct sv chat_source(const struct chat *c, bool tools);
+
+// The template's variables that a request asks for (owned by the caller), for chat_options.kwargs.
+// request: an object, of which these members count:
+// - chat_template_kwargs: variables as they are
+// - reasoning_effort: a level. "none", "off", "disabled", "false" and "0" turn thinking off; any
+//   other turns it on, and goes as it is to the variables reasoning_effort and reasoning_strength
+//   that the template has.
+// - reasoning: {"effort": level}, true or false, for a request without reasoning_effort
+// - enable_thinking: true or false, whatever the level
+// defaults: variables of all requests, or NULL. For each variable the request's
+// chat_template_kwargs win, then what the other members say, then the defaults, then what the
+// model's family is used to. A template that looks if "thinking" is missing gets there what
+// enable_thinking says; one that has "thinking_mode" gets "enabled" while thinking is on. Neither
+// replaces what chat_template_kwargs say by that name.
+// NULL with an error that names the member which isn't of its type.
+struct json_object *chat_kwargs(const struct chat *c, bool tools, struct json_object *request,
+                                struct json_object *defaults, struct error *e);
+
 struct chat_options {
     bool add_generation_prompt;
     // The prompt ends inside the last message, so that the model goes on with it.
@@ -37,18 +58,31 @@ struct chat_options {
     struct json_object *tools, *documents, *kwargs;
 };
 
+// A prompt. The spans are plain text in it, in order: they are to be encoded each by itself, and
+// what spells a special token in them is none. The rest is encoded with its special tokens, also in
+// one piece between two spans. A template's prompts have no spans.
+struct chat_span {
+    size_t from, to; // bytes of the text
+};
+struct chat_prompt {
+    struct str text;
+    struct chat_span *plain;
+    size_t spans, cap;
+};
+void chat_prompt_free(struct chat_prompt *p);
+
 // What an API refuses although a template may take it: a message without content, unless it is an
 // assistant's with tool_calls, function_call or reasoning. Other faults are for chat_render to
 // tell.
 bool chat_check_contents(struct json_object *messages, struct error *e);
 
-// Appends the prompt to out. messages: an array of objects, each with a "role" and mostly a
-// "content", which is text or a list of parts. Members that are null are dropped, and
-// reasoning_content, thinking and reasoning stand for each other. Nothing passed in is changed.
-// Errors are the request's (400), which name the message and its key; a template's own
+// out is empty before, and if this fails also after. messages: an array of objects, each with a
+// "role" and mostly a "content", which is text or a list of parts. Members that are null are
+// dropped, and reasoning_content, thinking and reasoning stand for each other. Nothing passed in is
+// changed. Errors are the request's (400), which name the message and its key; a template's own
 // raise_exception gives exactly its text, and what else fails in it begins with "chat template,
 // line N: ".
 bool chat_render(const struct chat *c, struct json_object *messages, const struct chat_options *opt,
-                 struct str *out, struct error *e);
+                 struct chat_prompt *out, struct error *e);
 
 #endif

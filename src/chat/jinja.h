@@ -44,4 +44,9 @@ bool jinja_render_within(const struct jinja *t, struct json_object *context,
                          const struct jinja_limits *limits, struct str *out, bool *raised,
                          struct error *e);
 
+// Whether the template has a variable of that name: text, comments and members don't count.
+bool jinja_names(const struct jinja *t, struct sv name);
+// Whether it looks if that variable is missing: "not x is defined", "x is undefined".
+bool jinja_provides_for(const struct jinja *t, struct sv name);
+
 #endif

@@ -3,6 +3,7 @@
 #define CLI_CLI_H
 
 #include "base/args.h"
+#include "base/json.h"
 #include "engine/engine.h"
 #include "tokenizer/ids.h"
 
@@ -13,8 +14,8 @@ extern const struct command command_generate, command_run, command_logits, comma
     command_template;
 
 // options.c
-extern const struct arg_group model_options, engine_options_group, prompt_options, sampling_options,
-    common_options, refused_options, refused_chat_options;
+extern const struct arg_group model_options, engine_options_group, prompt_options, template_options,
+    sampling_options, common_options, refused_options, refused_chat_options;
 
 // Print one line, "mlxcel: error: ...", and return the exit code.
 int cli_error(const struct error *e);
@@ -48,6 +49,9 @@ void cli_progress_clear(struct load_progress *p);
 
 // False with a message when a value is out of range. Without --seed it is random.
 bool cli_sampling(const struct args *a, struct sampling *s, struct error *e);
+
+// The object of --chat-template-kwargs, owned by the caller; NULL without an error: not given.
+struct json_object *cli_template_kwargs(const struct args *a, struct error *e);
 
 // "1.5 GiB", "12.0 MiB", "100 bytes"
 void add_bytes(struct str *s, size_t n);

@@ -7,11 +7,13 @@
 #include "checkpoint/config.h"
 #include "cli/cli.h"
 #include "cli/jsonl.h"
-#include "tokenizer/tokenizer.h"
+#include "engine/text.h"
 
 struct renderer {
-    struct chat *chat;           // NULL: each line of a batch brings its own template
-    struct tokenizer *tokenizer; // NULL: no ids are wanted
+    struct chat *chat;            // NULL: each line of a batch brings its own template
+    struct tokenizer *tokenizer;  // NULL: no ids are wanted
+    struct json_object *defaults; // the template's variables for all calls, or NULL
+    const char *effort;           // of calls that say none, or NULL
 };
 
 // A call is an object with what apply_chat_template takes. Its flags may also stand in kwargs,
@@ -24,41 +26,56 @@ static bool read_flag(struct json_object *call, const char *key, bool *out, stru
            fail(e, "%s must be true or false, not %s", key, json_kind(v));
 }
 
-static bool render_with(const struct chat *c, struct json_object *call, struct str *out,
-                        struct error *e) {
+// A call's kwargs are what the template sees; further members are those of a request to the server.
+static struct json_object *variables(const struct renderer *r, const struct chat *c,
+                                     struct json_object *call, struct error *e) {
+    struct json_object *kwargs = json_at(call, "kwargs");
+    if (kwargs && !json_object_is_type(kwargs, json_type_object)) {
+        fail(e, "kwargs must be an object, not %s", json_kind(kwargs));
+        return NULL;
+    }
+    if (r->effort && !json_at(call, "reasoning_effort"))
+        json_object_object_add(call, "reasoning_effort", json_object_new_string(r->effort));
+    struct json_object *out = chat_kwargs(c, json_at(call, "tools") != NULL, call, r->defaults, e);
+    if (out) json_add_members(out, kwargs);
+    return out;
+}
+
+static bool render_with(const struct renderer *r, const struct chat *c, struct json_object *call,
+                        struct chat_prompt *out, struct error *e) {
     static const char go_on[] = "continue_final_message";
     struct chat_options opt = {
         .tools = json_at(call, "tools"),
         .documents = json_at(call, "documents"),
-        .kwargs = json_at(call, "kwargs"),
     };
     if (!read_flag(call, "add_generation_prompt", &opt.add_generation_prompt, e)) return false;
     if (!read_flag(call, go_on, &opt.continue_final_message, e)) return false;
-    if (json_object_is_type(opt.kwargs, json_type_object))
-        json_object_object_del(opt.kwargs, go_on); // the template doesn't see it
-    return chat_render(c, json_at(call, "messages"), &opt, out, e);
+    opt.kwargs = variables(r, c, call, e);
+    if (opt.kwargs) json_object_object_del(opt.kwargs, go_on); // the template doesn't see it
+    bool ok = opt.kwargs && chat_render(c, json_at(call, "messages"), &opt, out, e);
+    json_object_put(opt.kwargs);
+    return ok;
 }
 
-static bool render(const struct renderer *r, struct json_object *call, struct str *out,
+static bool render(const struct renderer *r, struct json_object *call, struct chat_prompt *out,
                    struct error *e) {
     struct json_object *source = json_at(call, "template");
     if (!source && !r->chat)
         return fail(e, "no template: give one as \"template\", or for all lines with -m or "
                        "--template");
-    if (!source) return render_with(r->chat, call, out, e);
+    if (!source) return render_with(r, r->chat, call, out, e);
     if (!json_object_is_type(source, json_type_string))
         return fail(e, "template must be a template's source, not %s", json_kind(source));
     struct chat *c = chat_with_template(r->chat, json_text(source), e);
-    bool ok = c && render_with(c, call, out, e);
+    bool ok = c && render_with(r, c, call, out, e);
     chat_close(c);
     return ok;
 }
 
-// The template has the special tokens that the model wants: none are added.
-static bool add_prompt_ids(const struct renderer *r, struct sv text, struct str *s,
+static bool add_prompt_ids(const struct renderer *r, const struct chat_prompt *p, struct str *s,
                            struct error *e) {
     struct ids ids = {0};
-    bool ok = tok_encode(r->tokenizer, text, false, &ids, e);
+    bool ok = text_prompt_ids(r->tokenizer, p, &ids, e);
     if (ok) add_ids(s, &ids);
     ids_free(&ids);
     return ok;
@@ -68,18 +85,18 @@ static bool add_prompt_ids(const struct renderer *r, struct sv text, struct str 
 
 static bool answer_call(const struct renderer *r, struct json_object *call, struct str *body,
                         struct error *e) {
-    struct str text = {0};
-    bool ok = render(r, call, &text, e);
+    struct chat_prompt prompt = {0};
+    bool ok = render(r, call, &prompt, e);
     if (ok) {
         str_puts(body, "\"text\":");
-        json_quote(body, str_sv(&text));
+        json_quote(body, str_sv(&prompt.text));
     }
     if (ok && r->tokenizer) {
         str_puts(body, ",\"ids\":[");
-        ok = add_prompt_ids(r, str_sv(&text), body, e);
+        ok = add_prompt_ids(r, &prompt, body, e);
         str_addc(body, ']');
     }
-    str_free(&text);
+    chat_prompt_free(&prompt);
     return ok;
 }
 
@@ -144,15 +161,16 @@ static struct json_object *read_call(const char *path, struct error *e) {
 static bool single(const struct args *a, const struct renderer *r, struct error *e) {
     const char *path = a->operands && !sv_is(a->operand[0], "-") ? a->operand[0].p : NULL;
     struct json_object *call = read_call(path, e);
-    struct str text = {0}, ids = {0};
+    struct chat_prompt prompt = {0};
+    struct str ids = {0};
     bool ok =
-        call && (render(r, call, &text, e) || fail_in(e, "%s", path ? path : "standard input"));
+        call && (render(r, call, &prompt, e) || fail_in(e, "%s", path ? path : "standard input"));
     if (ok && r->tokenizer) {
-        ok = add_prompt_ids(r, str_sv(&text), &ids, e);
+        ok = add_prompt_ids(r, &prompt, &ids, e);
         str_addc(&ids, '\n');
     }
-    ok = ok && cli_write(str_sv(r->tokenizer ? &ids : &text), e);
-    str_free(&text);
+    ok = ok && cli_write(str_sv(r->tokenizer ? &ids : &prompt.text), e);
+    chat_prompt_free(&prompt);
     str_free(&ids);
     json_object_put(call);
     return ok;
@@ -162,9 +180,14 @@ static bool single(const struct args *a, const struct renderer *r, struct error 
 
 static bool open_checkpoint(struct renderer *r, const char *path, bool ids, struct error *e) {
     struct str dir = {0};
+    struct config *config = NULL;
     bool ok = checkpoint_there(path, e);
+    if (ok) config = config_open_beside(path, "config.json", e); // may be missing
     str_add(&dir, dir_exists(path) ? sv(path) : path_dir(path));
-    ok = ok && (r->chat = chat_open(dir.p, e)) && (!ids || (r->tokenizer = tok_open(path, e)));
+    struct sv type = config ? config_text(config, "model_type", "") : sv("");
+    ok = ok && !e->set && (r->chat = chat_open(dir.p, type, e)) &&
+         (!ids || (r->tokenizer = tok_open(path, e)));
+    config_close(config);
     str_free(&dir);
     return ok;
 }
@@ -205,14 +228,16 @@ static int run(const struct args *a) {
     bool raw = args_flag(a, "raw"), lines = raw || args_flag(a, "jsonl");
     const char *template = args_text(a, "template"), *model = args_text(a, "model");
     if (!check_usage(a, &e)) return cli_usage(&e);
-    bool ok = true;
-    if (model && !raw) ok = open_checkpoint(&r, model, args_flag(a, "ids"), &e);
+    bool ok = (r.defaults = cli_template_kwargs(a, &e)) || !e.set;
+    r.effort = args_text(a, "reasoning-effort");
+    if (ok && model && !raw) ok = open_checkpoint(&r, model, args_flag(a, "ids"), &e);
     if (ok && template) ok = open_template(&r, template, &e);
     if (ok && !lines && !chat_ready(r.chat, &e))
         ok = fail_in(&e, "%s", template ? template : model);
     ok = ok && (lines ? batch(&r, raw, &e) : single(a, &r, &e));
     chat_close(r.chat);
     tok_close(r.tokenizer);
+    json_object_put(r.defaults);
     return ok ? CLI_OK : cli_error(&e);
 }
 
@@ -229,8 +254,8 @@ static const struct arg args[] = {
      "write {\"text\"} or {\"error\"} a line"},
 };
 static const struct arg_group options = {"Template", args, sizeof args / sizeof *args};
-static const struct arg_group *const groups[] = {&model_options, &options, &common_options,
-                                                 &refused_options, NULL};
+static const struct arg_group *const groups[] = {
+    &model_options, &options, &template_options, &common_options, &refused_options, NULL};
 
 const struct command command_template = {
     .name = "template",
@@ -240,7 +265,9 @@ const struct command command_template = {
     .about = "The file is an array of messages, which ends as generate has it, with the beginning "
              "of an answer; or an object with what apply_chat_template takes: messages, tools, "
              "documents, kwargs (further variables of the template), add_generation_prompt and "
-             "continue_final_message (both false if not given; they may also stand in kwargs). "
+             "continue_final_message (both false if not given; they may also stand in kwargs); "
+             "and what a request to the server says of thinking: chat_template_kwargs, "
+             "reasoning_effort, reasoning, enable_thinking. "
              "Without a file, or for -, it is standard input. The prompt is printed as it is, "
              "without a line break after it.",
     .examples =

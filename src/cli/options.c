@@ -39,6 +39,14 @@ static const struct arg prompt_args[] = {
 };
 const struct arg_group prompt_options = {"Prompt and answer", prompt_args, COUNT(prompt_args)};
 
+static const struct arg template_args[] = {
+    {"--chat-template-kwargs", ARG_TEXT, "JSON", "LLAMA_ARG_CHAT_TEMPLATE_KWARGS", NULL, 0, 0,
+     "an object with variables for the chat template, as {\"enable_thinking\": false}"},
+    {"--reasoning-effort", ARG_TEXT, "LEVEL", NULL, NULL, 0, 0,
+     "how much to think, in the words of the model's template; none turns thinking off"},
+};
+const struct arg_group template_options = {"Chat template", template_args, COUNT(template_args)};
+
 static const struct arg sampling_args[] = {
     {"-t --temp --temperature", ARG_NUMBER, "T", NULL, "0", 0, 100,
      "0: always the likeliest token; higher: more random; not the threads, which are --threads"},

@@ -15,7 +15,8 @@ bool text_open(struct text_model *m, const char *path, const struct engine_optio
     // The small files first: what is wrong with them is known before a large model is read.
     struct config *config = config_open(path, e);
     bool ok = config && generation_config_read(path, config, &m->defaults, e) &&
-              (m->tokenizer = tok_open(dir, e)) != NULL && (m->chat = chat_open(dir, e)) != NULL &&
+              (m->tokenizer = tok_open(dir, e)) != NULL &&
+              (m->chat = chat_open(dir, config_text(config, "model_type", ""), e)) != NULL &&
               (m->engine = engine_open(path, opt, e)) != NULL;
     config_close(config);
     free(dir);
@@ -30,12 +31,30 @@ void text_close(struct text_model *m) {
     *m = (struct text_model){0};
 }
 
+static bool encode(const struct tokenizer *t, struct sv text, struct ids *out, struct error *e) {
+    return !text.n || tok_encode(t, text, false, out, e);
+}
+
+bool text_prompt_ids(const struct tokenizer *t, const struct chat_prompt *p, struct ids *out,
+                     struct error *e) {
+    struct sv text = str_sv(&p->text);
+    size_t at = 0;
+    for (size_t i = 0; i < p->spans; i++) {
+        struct chat_span plain = p->plain[i];
+        if (!encode(t, sv_cut(text, at, plain.from), out, e) ||
+            !tok_encode_plain(t, sv_cut(text, plain.from, plain.to), out, e))
+            return false;
+        at = plain.to;
+    }
+    return encode(t, sv_cut(text, at, text.n), out, e);
+}
+
 bool text_chat_ids(const struct text_model *m, struct json_object *messages,
                    const struct chat_options *opt, struct ids *out, struct error *e) {
-    struct str text = {0};
-    bool ok = chat_check_contents(messages, e) && chat_render(m->chat, messages, opt, &text, e) &&
-              tok_encode(m->tokenizer, str_sv(&text), false, out, e);
-    str_free(&text);
+    struct chat_prompt prompt = {0};
+    bool ok = chat_check_contents(messages, e) && chat_render(m->chat, messages, opt, &prompt, e) &&
+              text_prompt_ids(m->tokenizer, &prompt, out, e);
+    chat_prompt_free(&prompt);
     return ok;
 }
 

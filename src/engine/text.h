@@ -20,8 +20,11 @@ bool text_open(struct text_model *m, const char *path, const struct engine_optio
                struct error *e);
 void text_close(struct text_model *m);
 
-// Messages (a JSON array of {role, content}) through the template, then to ids. The template
-// writes its own special tokens, so none are added.
+// A prompt's ids. The template writes its own special tokens, so none are added.
+bool text_prompt_ids(const struct tokenizer *t, const struct chat_prompt *p, struct ids *out,
+                     struct error *e);
+
+// Messages (a JSON array of {role, content}) through the template, then to ids.
 bool text_chat_ids(const struct text_model *m, struct json_object *messages,
                    const struct chat_options *opt, struct ids *out, struct error *e);
 

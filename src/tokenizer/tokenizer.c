@@ -96,14 +96,20 @@ static bool encode_text(const struct tokenizer *t, struct work *w, struct sv tex
     return true;
 }
 
+static bool normalize(const struct tokenizer *t, struct work *w, struct sv raw, bool first,
+                      struct sv *text, struct error *e) {
+    *text = raw;
+    if (!t->normalizer.n) return true;
+    bool ok = norm_run(&t->normalizer, raw, first, &w->norm, e);
+    *text = str_sv(&w->norm);
+    return ok;
+}
+
 // Text without the added tokens that are looked for in raw text.
 static bool encode_raw(const struct tokenizer *t, struct work *w, struct sv raw, bool first,
                        struct error *e) {
-    struct sv text = raw;
-    if (t->normalizer.n) {
-        if (!norm_run(&t->normalizer, raw, first, &w->norm, e)) return false;
-        text = str_sv(&w->norm);
-    }
+    struct sv text;
+    if (!normalize(t, w, raw, first, &text, e)) return false;
     w->normal.n = 0;
     added_split(&t->added, &t->added.normal, text, &w->normal);
     for (size_t i = 0; i < w->normal.n; i++) {
@@ -116,16 +122,39 @@ static bool encode_raw(const struct tokenizer *t, struct work *w, struct sv raw,
     return true;
 }
 
+// The text as UTF-8, to working memory that has no ids yet.
+static struct sv begin(struct work *w, struct sv text) {
+    w->ids.n = w->raw.n = 0;
+    if (utf8_valid(text)) return text;
+    str_clear(&w->clean);
+    unicode_lossy(&w->clean, text, false);
+    return str_sv(&w->clean);
+}
+
+// Hands over the ids of `text`, and the working memory back.
+static bool end(const struct tokenizer *t, struct work *w, struct sv text, bool ok,
+                struct ids *out) {
+    if (ok) ids_add(out, w->ids.id, w->ids.n);
+    if (text.n <= KEEP_WORK)
+        work_give(t, w);
+    else
+        work_close(w);
+    return ok;
+}
+
+bool tok_encode_plain(const struct tokenizer *t, struct sv text, struct ids *out, struct error *e) {
+    struct work *w = work_take(t);
+    struct sv clean = begin(w, text), norm;
+    bool ok =
+        !clean.n || (normalize(t, w, clean, true, &norm, e) && encode_text(t, w, norm, true, e));
+    return end(t, w, clean, ok, out);
+}
+
 bool tok_encode(const struct tokenizer *t, struct sv text, bool special, struct ids *out,
                 struct error *e) {
     struct work *w = work_take(t);
-    if (!utf8_valid(text)) {
-        str_clear(&w->clean);
-        unicode_lossy(&w->clean, text, false);
-        text = str_sv(&w->clean);
-    }
     bool ok = true;
-    w->ids.n = w->raw.n = 0;
+    text = begin(w, text);
     added_split(&t->added, &t->added.raw, text, &w->raw);
     for (size_t i = 0; i < w->raw.n && ok; i++) {
         struct added_part p = w->raw.p[i];
@@ -134,15 +163,8 @@ bool tok_encode(const struct tokenizer *t, struct sv text, bool special, struct 
         else
             ok = encode_raw(t, w, sv_cut(text, p.from, p.to), p.from == 0, e);
     }
-    if (ok) {
-        post_run(&t->postprocessor, special, &w->ids);
-        ids_add(out, w->ids.id, w->ids.n);
-    }
-    if (text.n <= KEEP_WORK)
-        work_give(t, w);
-    else
-        work_close(w);
-    return ok;
+    if (ok) post_run(&t->postprocessor, special, &w->ids);
+    return end(t, w, text, ok, out);
 }
 
 int64_t tok_size(const struct tokenizer *t) {

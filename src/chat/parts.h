@@ -1,0 +1,26 @@
+// What the parts of chat/ share: a chat's templates, and which of them answers a request.
+#ifndef CHAT_PARTS_H
+#define CHAT_PARTS_H
+
+#include "chat/chat.h"
+#include "chat/jinja.h"
+
+struct chat_template {
+    char *name;
+    struct str source;
+    struct jinja *compiled; // NULL: see error
+    struct error error;
+};
+
+struct chat {
+    struct chat_template *at;
+    size_t n, cap;
+    struct json_object *tokens; // special tokens by variable name
+    bool thinks;                // unless it is told otherwise
+};
+
+// The template for a request: "tool_use" where there are tools and one of that name; NULL: none.
+const struct chat_template *chat_pick(const struct chat *c, bool tools);
+bool chat_usable(const struct chat_template *t, struct error *e);
+
+#endif

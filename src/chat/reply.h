@@ -1,0 +1,86 @@
+// A model's reply taken apart while it streams: reasoning, content, and tool calls.
+//
+//   struct reply *r = reply_open(&format, &options);
+//   ... reply_push(r, piece); while (reply_next(r, &event)) use(&event); ...
+//   reply_finish(r); while (reply_next(r, &event)) use(&event);
+//   reply_close(r);
+//
+// However the text is cut into pieces, the events say the same; only where their text is cut
+// differs. Nothing is shown before it is decided: a piece that may begin a mark is held back.
+// Nothing is lost: text that looked like a call and isn't one is content.
+#ifndef CHAT_REPLY_H
+#define CHAT_REPLY_H
+
+#include "base/json.h"
+#include "base/str.h"
+
+struct call_style; // how calls are written; reply/styles.c lists them
+
+enum { REPLY_STYLES = 4, REPLY_MARKS = 8 };
+
+// How a model marks the parts of a reply. All views are of constants.
+struct reply_format {
+    struct sv think_open, think_close; // around reasoning
+    // Taken out of the content: the marks around an answer ("<|START_RESPONSE|>").
+    struct sv mark[REPLY_MARKS];
+    size_t marks;
+    const struct call_style *style[REPLY_STYLES];
+    size_t styles;
+    bool harmony; // OpenAI's channels instead of all of these
+};
+
+// Reads off a chat template's source how its model replies. A template that says nothing gives
+// <think> and </think> and no calls.
+void reply_format_of(struct sv source, struct reply_format *out);
+
+// Whether a special token belongs to the marks: those must reach reply_push, and no others.
+bool reply_format_shows(const struct reply_format *f, struct sv token);
+
+// Whether the prompt's end has opened the reasoning already, so that the reply begins inside it.
+bool reply_opened_by(const struct reply_format *f, struct sv prompt);
+
+struct reply_options {
+    bool opened; // the reply begins inside its reasoning
+    // The request's tools, as OpenAI has them (kept alive by the reply), or NULL: no text is a
+    // call. Their schemas say what an argument is that the model writes without quotes.
+    struct json_object *tools;
+};
+
+enum reply_kind {
+    REPLY_REASONING, // text
+    REPLY_CONTENT,   // text
+    REPLY_CALL,      // a call begins: text is the function's name, id what the model named the call
+    REPLY_ARGUMENTS, // more of its arguments: together the text of one JSON object
+    REPLY_CALL_END,  // the call is whole: id again, which may have come only now
+    REPLY_CALL_LOST, // it never will be: forget it; its text follows, as content
+};
+
+struct reply_event {
+    enum reply_kind kind;
+    size_t call; // the number of the call, from 0; lost calls count too
+    struct sv text, id;
+};
+
+struct reply;
+
+struct reply *reply_open(const struct reply_format *f, const struct reply_options *opt);
+void reply_close(struct reply *r); // NULL is fine
+void reply_push(struct reply *r, struct sv text);
+void reply_finish(struct reply *r); // nothing more comes; decides what is held back
+// The next event, whose texts are valid until the next call of reply_push, _finish or _next.
+bool reply_next(struct reply *r, struct reply_event *event);
+
+// A whole reply.
+struct reply_call {
+    struct str name, id, arguments;
+};
+struct reply_message {
+    struct str reasoning, content;
+    struct reply_call *call;
+    size_t calls;
+};
+// Takes the events that are ready into the message: what a client has when all deltas are in.
+void reply_take(struct reply *r, struct reply_message *m);
+void reply_message_free(struct reply_message *m);
+
+#endif

@@ -1,0 +1,199 @@
+// Values: JSON's texts, and what a tool's schema makes of a value written without quotes.
+#include <stdlib.h>
+
+#include "chat/reply/call.h"
+
+void escape_json(struct str *out, struct sv text) {
+    static const char names[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+    for (size_t i = 0; i < text.n; i++) {
+        unsigned char c = (unsigned char)text.p[i];
+        const char *name = names;
+        while (*name && (unsigned char)name[0] != c) name += 2;
+        if (*name)
+            str_printf(out, "\\%c", name[1]);
+        else if (c < 0x20)
+            str_printf(out, "\\u%04x", c);
+        else
+            str_addc(out, (char)c);
+    }
+}
+
+static int hex4(struct sv s, size_t at) {
+    int n = 0;
+    if (at + 4 > s.n) return -1;
+    for (size_t i = at; i < at + 4; i++) {
+        char c = s.p[i];
+        int d = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
+        if (d < 0) return -1;
+        n = n * 16 + d;
+    }
+    return n;
+}
+
+// \uXXXX at s[at], and its other half when it is one of a pair: half a pair becomes U+FFFD.
+static size_t unescape_u(struct str *out, struct sv s, size_t at) {
+    int high = hex4(s, at), low = -1;
+    size_t used = 4;
+    if (high < 0) return 0;
+    uint32_t cp = (uint32_t)high;
+    if (high >= 0xd800 && high < 0xdc00 && sv_starts(sv_cut(s, at + 4, s.n), sv("\\u")))
+        low = hex4(s, at + 6);
+    if (low >= 0xdc00 && low < 0xe000) {
+        cp = 0x10000 + (((uint32_t)high - 0xd800) << 10) + ((uint32_t)low - 0xdc00);
+        used = 10;
+    } else if (high >= 0xd800 && high < 0xe000) {
+        cp = 0xfffd;
+    }
+    char utf8[4];
+    str_add(out, sv_n(utf8, utf8_encode(cp, utf8)));
+    return used;
+}
+
+bool unquote_json(struct sv quoted, struct str *out) {
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    struct sv s = sv_cut(quoted, 1, quoted.n - 1);
+    if (quoted.n < 2 || quoted.p[0] != '"') return false;
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] != '\\') {
+            str_addc(out, s.p[i]);
+            continue;
+        }
+        if (++i == s.n) return false;
+        size_t k = 0;
+        while (from[k] && from[k] != s.p[i]) k++;
+        size_t used = s.p[i] == 'u' ? unescape_u(out, s, i + 1) : 0;
+        if (from[k])
+            str_addc(out, to[k]);
+        else if (!used)
+            return false;
+        i += used;
+    }
+    return true;
+}
+
+// --- tools ---------------------------------------------------------------------------------------
+
+static struct json_object *tool_named(struct json_object *tools, struct sv name) {
+    for (size_t i = 0; i < json_object_array_length(tools); i++) {
+        struct json_object *tool = json_object_array_get_idx(tools, i);
+        struct json_object *function = json_at(tool, "function");
+        if (json_object_is_type(function, json_type_object)) tool = function;
+        if (sv_eq(json_text_at(tool, "name"), name)) return tool;
+    }
+    return NULL;
+}
+
+bool tool_known(struct json_object *tools, struct sv name) { return tool_named(tools, name); }
+
+static unsigned type_named(struct sv name) {
+    static const struct {
+        const char *name;
+        unsigned type;
+    } known[] = {
+        {"string", TYPE_STRING},   {"integer", TYPE_INTEGER}, {"number", TYPE_NUMBER},
+        {"boolean", TYPE_BOOLEAN}, {"object", TYPE_OBJECT},   {"array", TYPE_ARRAY},
+        {"null", TYPE_NULL},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (sv_is(name, known[i].name)) return known[i].type;
+    return 0;
+}
+
+static unsigned type_of(struct json_object *v) {
+    switch (json_object_get_type(v)) {
+    case json_type_null: return TYPE_NULL;
+    case json_type_boolean: return TYPE_BOOLEAN;
+    case json_type_int: return TYPE_INTEGER;
+    case json_type_double: return TYPE_NUMBER;
+    case json_type_string: return TYPE_STRING;
+    case json_type_object: return TYPE_OBJECT;
+    case json_type_array: return TYPE_ARRAY;
+    }
+    return 0;
+}
+
+static unsigned schema_types(struct json_object *schema, int depth);
+
+// The types of any schema in a list ("anyOf").
+static unsigned union_types(struct json_object *list, int depth) {
+    unsigned types = 0;
+    if (!json_object_is_type(list, json_type_array)) return 0;
+    for (size_t i = 0; i < json_object_array_length(list); i++)
+        types |= schema_types(json_object_array_get_idx(list, i), depth);
+    return types;
+}
+
+static unsigned schema_types(struct json_object *schema, int depth) {
+    struct json_object *type = json_at(schema, "type"), *values = json_at(schema, "enum"), *one;
+    unsigned types = 0;
+    if (depth == 0 || !json_object_is_type(schema, json_type_object)) return 0;
+    if (json_object_is_type(type, json_type_array)) {
+        for (size_t i = 0; i < json_object_array_length(type); i++)
+            types |= type_named(json_text(json_object_array_get_idx(type, i)));
+    } else {
+        types = type_named(json_text(type));
+    }
+    if (!types && json_object_is_type(values, json_type_array)) {
+        for (size_t i = 0; i < json_object_array_length(values); i++)
+            types |= type_of(json_object_array_get_idx(values, i));
+    }
+    if (!types && json_object_object_get_ex(schema, "const", &one)) types = type_of(one);
+    if (!types) types = union_types(json_at(schema, "anyOf"), depth - 1);
+    if (!types) types = union_types(json_at(schema, "oneOf"), depth - 1);
+    if (!types) types = union_types(json_at(schema, "allOf"), depth - 1);
+    if (types && json_bool_at(schema, "nullable", false)) types |= TYPE_NULL;
+    return types;
+}
+
+unsigned tool_types(struct json_object *tools, struct sv name, struct sv key) {
+    struct json_object *schema = json_at(tool_named(tools, name), "parameters");
+    struct json_object *properties = json_at(schema, "properties");
+    if (!json_object_is_type(properties, json_type_object)) return 0;
+    json_object_object_foreach(properties, property, v) {
+        if (sv_is(key, property)) return schema_types(v, 8);
+    }
+    return 0;
+}
+
+// The JSON type of a text that is JSON, by its first byte.
+static unsigned json_type_at(struct sv text) {
+    switch (text.p[0]) {
+    case '{': return TYPE_OBJECT;
+    case '[': return TYPE_ARRAY;
+    case '"': return TYPE_STRING;
+    case 't':
+    case 'f': return TYPE_BOOLEAN;
+    case 'n': return TYPE_NULL;
+    default: break;
+    }
+    for (size_t i = 0; i < text.n; i++)
+        if (text.p[i] == '.' || text.p[i] == 'e' || text.p[i] == 'E') return TYPE_NUMBER;
+    return TYPE_INTEGER;
+}
+
+static struct sv python_word(struct sv text) {
+    if (sv_is(text, "True")) return sv("true");
+    if (sv_is(text, "False")) return sv("false");
+    if (sv_is(text, "None")) return sv("null");
+    return text;
+}
+
+void typed_json(struct str *out, struct sv text, unsigned types) {
+    struct sv value = python_word(sv_trim(text));
+    unsigned allowed = types ? types : ~0u;
+    if (allowed & TYPE_NUMBER) allowed |= TYPE_INTEGER;
+    if (types != TYPE_STRING && jscan_whole(value)) {
+        unsigned got = json_type_at(value);
+        bool whole = got == TYPE_NUMBER && (allowed & TYPE_INTEGER);
+        if (got & allowed || whole) {
+            str_add(out, value);
+            return;
+        }
+    }
+    str_addc(out, '"');
+    escape_json(out, text);
+    str_addc(out, '"');
+}

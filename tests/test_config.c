@@ -213,8 +213,14 @@ static void test_rope_styles(void **state) {
     config_close(c);
     static const char *const bad[][2] = {
         {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", "dynamic"},
-        {"{\"rope_scaling\": {\"rope_type\": \"longrope\"}}", "longrope"},
-        {"{\"rope_scaling\": {\"type\": \"su\"}}", "\"su\""},
+        {"{\"max_position_embeddings\": 8, \"rope_scaling\": {\"type\": \"su\"}}", "short_factor"},
+        {"{\"max_position_embeddings\": 8, \"rope_scaling\": {\"rope_type\": \"longrope\","
+         " \"short_factor\": [1, 2], \"long_factor\": [1]}}",
+         "as many numbers as short_factor (2)"},
+        {"{\"max_position_embeddings\": 8, \"rope_scaling\": {\"rope_type\": \"longrope\","
+         " \"short_factor\": [1, 0], \"long_factor\": [1, 2]}}",
+         "must be in 1e-9 .. 1e18"},
+        {"{\"rotary_pct\": 1.5}", "rotary_pct"},
         {"{\"rope_scaling\": {\"type\": \"linear\"}}", "rope_scaling.factor"},
         {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", "must be in 1e-9 .. 1e18"},
         {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}", "max_position_embeddings"},

@@ -365,17 +365,26 @@ static void test_embed(void **state) {
     each_machine(PRECISION_NATIVE, check_embed);
 }
 
-static void check_norm(struct machine *m, struct tensor t, const float *x, int64_t ld,
-                       const float *w, float eps) {
+// w and b may be NULL. In f32 the mean is off by some 1e-7 of the elements' size, which is of the
+// order of 1 here, and so is each difference to it.
+static void check_norm(struct machine *m, bool centred, struct tensor t, const float *x, int64_t ld,
+                       const float *w, const float *b, float eps) {
     int64_t width = tensor_width(t), rows = tensor_rows(t), each = rows / t.n[0];
-    float *y = get(m, rms_norm(&m->c, t, put_f32(m, w, 1, &width), eps));
+    struct tensor none = {0}, scale = w ? put_f32(m, w, 1, &width) : none;
+    struct tensor shift = b ? put_f32(m, b, 1, &width) : none;
+    float *y =
+        get(m, centred ? layer_norm(&m->c, t, scale, shift, eps) : rms_norm(&m->c, t, scale, eps));
     for (int64_t r = 0; r < rows; r++) {
         const float *from = x + r / each * ld + r % each * width;
-        double sum = 0;
-        for (int64_t i = 0; i < width; i++) sum += (double)from[i] * from[i];
+        double mean = 0, sum = 0;
+        for (int64_t i = 0; i < width && centred; i++) mean += from[i] / (double)width;
+        for (int64_t i = 0; i < width; i++) sum += (from[i] - mean) * (from[i] - mean);
+        double by = 1 / sqrt(sum / (double)width + eps);
         for (int64_t i = 0; i < width; i++) {
-            double want = from[i] / sqrt(sum / (double)width + eps) * w[i];
-            expect_near("rms_norm", r * width + i, y[r * width + i], want, 1e-6 * fabs(want));
+            double factor = by * (w ? w[i] : 1), want = (from[i] - mean) * factor + (b ? b[i] : 0);
+            double tolerance = centred ? 1e-6 * (3 * fabs(factor) + fabs(want)) : 1e-6 * fabs(want);
+            expect_near(centred ? "layer_norm" : "rms_norm", r * width + i, y[r * width + i], want,
+                        tolerance);
         }
     }
     free(y);
@@ -385,19 +394,24 @@ static void check_norms(struct machine *m) {
     static const int64_t widths[] = {1, 7, 16, 33, 64, 576, 1000, 4099};
     for (size_t k = 0; k < sizeof widths / sizeof *widths; k++) {
         int64_t width = widths[k], n = 33;
-        float *x = noise_array(n * width * 3), *w = noise_array(width);
+        float *x = noise_array(n * width * 3), *w = noise_array(width), *b = noise_array(width);
         struct tensor all = put_f32(m, x, 2, (int64_t[]){n, width * 3});
-        check_norm(m, all, x, width * 3, x, 1e-5f);
         struct tensor heads = tensor_split_heads(tensor_slice(all, 1, width, 2 * width), 2);
-        check_norm(m, heads, x + width, width * 3, w, 1e-6f);
         struct tensor one = tensor_slice(heads, 0, 4, 1);
-        check_norm(m, one, x + 4 * width * 3 + width, width * 3, w, 1e-6f);
-        free(x), free(w);
+        check_norm(m, false, all, x, width * 3, x, NULL, 1e-5f);
+        check_norm(m, false, heads, x + width, width * 3, w, NULL, 1e-6f);
+        check_norm(m, false, heads, x + width, width * 3, NULL, NULL, 1e-6f);
+        check_norm(m, false, one, x + 4 * width * 3 + width, width * 3, w, NULL, 1e-6f);
+        check_norm(m, true, all, x, width * 3, x, x, 1e-5f);
+        check_norm(m, true, heads, x + width, width * 3, w, NULL, 1e-2f);
+        check_norm(m, true, heads, x + width, width * 3, NULL, NULL, 1e-2f);
+        check_norm(m, true, one, x + 4 * width * 3 + width, width * 3, w, b, 1e-2f);
+        free(x), free(w), free(b);
         machine_clear(m);
     }
 }
 
-static void test_rms_norm(void **state) {
+static void test_norms(void **state) {
     (void)state;
     each_machine(PRECISION_NATIVE, check_norms);
 }
@@ -431,9 +445,86 @@ static void check_elementwise(struct machine *m) {
     free(a), free(b), free(z);
 }
 
+static double activation(enum activation act, double x) {
+    switch (act) {
+    case ACT_SILU: return x / (1 + exp(-x));
+    case ACT_GELU: return 0.5 * x * erfc(-x / sqrt(2));
+    case ACT_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    }
+    return 0;
+}
+
+// Exponentials within 2 ulp; those of x^2 or x^3 where that is large lose a few more, but are small
+// beside x then. The erf of the vector kernels is within 1.5e-7.
+static void check_activations(struct machine *m) {
+    enum { WIDTH = 1003, ROWS = 3, N = WIDTH * ROWS };
+    static const enum activation acts[] = {ACT_SILU, ACT_GELU, ACT_GELU_TANH};
+    float *a = mem_array(N, 4), *b = noise_array(N);
+    for (int i = 0; i < N; i++) a[i] = (float)(-12 + 24.0 * i / N);
+    a[0] = 0, a[1] = -0.0f, a[2] = 1e30f, a[3] = -1e30f, a[4] = 1e-30f;
+    for (int k = 0; k < 3; k++) {
+        struct tensor x = put_f32(m, a, 2, (int64_t[]){ROWS, WIDTH});
+        float *product = get(m, act_mul(&m->c, x, put_f32(m, b, 2, x.n), acts[k]));
+        float *y = get(m, activate(&m->c, x, acts[k]));
+        for (int i = 0; i < N; i++) {
+            double want = i == 3 ? 0 : activation(acts[k], a[i]),
+                   size = i == 3 ? 0 : fabs((double)a[i]);
+            expect_near("activate", i, y[i], want, 3e-7 * size + 1e-35);
+            expect_near("act_mul", i, product[i], y[i] * b[i],
+                        1e-7 * fabs((double)y[i] * b[i]) + 1e-35);
+        }
+        free(y), free(product);
+    }
+    struct tensor x = put_f32(m, a, 2, (int64_t[]){ROWS, WIDTH});
+    float *y = get(m, soft_cap(&m->c, x, 2.5f));
+    for (int i = 0; i < N; i++)
+        expect_near("soft_cap", i, y[i], 2.5 * tanh(a[i] / 2.5), 2.5 * 4e-7);
+    free(y);
+    y = get(m, scale(&m->c, put_f32(m, b, 2, x.n), 0.3f));
+    for (int i = 0; i < N; i++) assert_true(y[i] == b[i] * 0.3f);
+    free(a), free(b), free(y);
+}
+
 static void test_elementwise(void **state) {
     (void)state;
     each_machine(PRECISION_NATIVE, check_elementwise);
+    each_machine(PRECISION_NATIVE, check_activations);
+}
+
+enum { ROPE_ROWS = 6, LONGEST = 4000 };
+
+// long_too: rows of sequences longer than LONGEST turn half as fast.
+static void check_rope(struct machine *m, const float *x, const float *freq, const int64_t shape[3],
+                       bool interleaved, bool long_too) {
+    static const int32_t pos[] = {0, 1, 7, 8191, 131071, 1000003};
+    static const int32_t length[] = {LONGEST, LONGEST + 1, 10000, 1, LONGEST - 1, 1000004};
+    int64_t heads = shape[0], width = shape[1], pairs = shape[2], ld = heads * width + 5;
+    float *half = mem_array((size_t)pairs, sizeof *half);
+    for (int64_t i = 0; i < pairs; i++) half[i] = freq[i] / 2;
+    struct rope r = {.inv_freq = put_f32(m, freq, 1, &pairs),
+                     .longest = LONGEST,
+                     .scale = 0.75f,
+                     .interleaved = interleaved};
+    if (long_too) r.long_freq = put_f32(m, half, 1, &pairs);
+    struct rows rows = {.n = ROPE_ROWS, .pos = put_i32(m, pos, ROPE_ROWS)};
+    rows.length = put_i32(m, length, ROPE_ROWS);
+    struct tensor all = put_f32(m, x, 2, (int64_t[]){ROPE_ROWS, ld});
+    rope(&m->c, tensor_split_heads(tensor_slice(all, 1, 5, heads * width), heads), &rows, &r);
+    float *y = get(m, all);
+    for (int64_t i = 0; i < ROPE_ROWS * ld; i++) {
+        int64_t at = i % ld - 5, k = at % width, row = i / ld;
+        bool turns = at >= 0 && k < 2 * pairs;
+        double want = x[i];
+        if (turns) { // the angle itself is a product in f32
+            const float *f = long_too && length[row] > LONGEST ? half : freq;
+            int64_t pair = interleaved ? k / 2 : k % pairs, away = interleaved ? 1 : pairs;
+            bool first = interleaved ? k % 2 == 0 : k < pairs;
+            double angle = (float)pos[row] * f[pair], c = cos(angle) * 0.75, n = sin(angle) * 0.75;
+            want = first ? x[i] * c - x[i + away] * n : x[i] * c + x[i - away] * n;
+        }
+        expect_near("rope", i, y[i], want, turns ? 1e-6 : 0);
+    }
+    free(y), free(half);
 }
 
 static void check_ropes(struct machine *m) {
@@ -443,30 +534,13 @@ static void check_ropes(struct machine *m) {
                                         {9, 80, 20},
                                         {2, 33, 7},
                                         {1, 600, 300}};
-    const int32_t pos[] = {0, 1, 7, 8191, 131071, 1000003};
-    enum { ROWS = 6 };
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         int64_t heads = shapes[s][0], width = shapes[s][1], pairs = shapes[s][2];
         int64_t ld = heads * width + 5;
-        float *x = noise_array(ROWS * ld), *freq = mem_array((size_t)pairs, 4);
+        float *x = noise_array(ROPE_ROWS * ld), *freq = mem_array((size_t)pairs, 4);
         for (int64_t i = 0; i < pairs; i++) freq[i] = powf(500000.0f, -(float)i / (float)pairs);
-        struct rope r = {put_f32(m, freq, 1, &pairs), 0.75f};
-        struct tensor all = put_f32(m, x, 2, (int64_t[]){ROWS, ld});
-        struct tensor band = tensor_split_heads(tensor_slice(all, 1, 5, heads * width), heads);
-        rope(&m->c, band, put_i32(m, pos, ROWS), &r);
-        float *y = get(m, all);
-        for (int64_t i = 0; i < ROWS * ld; i++) {
-            int64_t at = i % ld - 5, k = at % width;
-            double want = x[i];
-            if (at >= 0 && k < 2 * pairs) { // the angle itself is a product in f32
-                int64_t row = i / ld;
-                double angle = (float)pos[row] * freq[k % pairs];
-                double c = cos(angle) * 0.75, n = sin(angle) * 0.75;
-                want = k < pairs ? x[i] * c - x[i + pairs] * n : x[i] * c + x[i - pairs] * n;
-            }
-            expect_near("rope", i, y[i], want, at >= 0 && k < 2 * pairs ? 1e-6 : 0);
-        }
-        free(x), free(y), free(freq);
+        for (int kind = 0; kind < 4; kind++) check_rope(m, x, freq, shapes[s], kind & 1, kind & 2);
+        free(x), free(freq);
         machine_clear(m);
     }
 }
@@ -501,7 +575,7 @@ static void test_dry_run(void **state) {
         struct tensor y = glu(&dry, x, &a.w, &b.w, ACT_SILU);
         (void)y;
         struct tensor q = tensor_split_heads(x, 2);
-        attention(&dry, q, &kv, &rows, &(struct attention_options){1, 0});
+        attention(&dry, q, &kv, &rows, &(struct attention_options){1, 0, 0});
         assert_false(dry.err.set);
         if (n == 64)
             peak = dry.peak;
@@ -562,7 +636,7 @@ int main(void) {
         cmocka_unit_test(test_fused_products),
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_embed),
-        cmocka_unit_test(test_rms_norm),
+        cmocka_unit_test(test_norms),
         cmocka_unit_test(test_elementwise),
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_dry_run),

@@ -306,6 +306,13 @@ int64_t config_list_int(struct config *c, const char *key, size_t i) {
     return v;
 }
 
+double config_list_number(struct config *c, const char *key, size_t i) {
+    double d = 0;
+    if (number_of(item(c, key, i), &d) && isfinite(d)) return d;
+    wrong_item(c, key, i, ", but must be a finite number");
+    return 0;
+}
+
 struct sv config_list_text(struct config *c, const char *key, size_t i) {
     struct json_object *v = item(c, key, i);
     if (!json_object_is_type(v, json_type_string)) wrong_item(c, key, i, ", but must be a string");

@@ -37,9 +37,11 @@ static bool read_kind(struct config *p, struct rope_config *out) {
         out->kind = ROPE_LLAMA3;
     else if (sv_is(kind, "yarn"))
         out->kind = ROPE_YARN;
+    else if (sv_is(kind, "longrope") || sv_is(kind, "su")) // its first name
+        out->kind = ROPE_LONG;
     else
-        return config_fail(p, key,
-                           "this engine rotates positions by default, linear, llama3 or yarn");
+        return config_fail(
+            p, key, "this engine rotates positions by default, linear, llama3, yarn or longrope");
     return true;
 }
 
@@ -65,6 +67,32 @@ static void read_llama3(struct config *p, struct rope_config *out) {
         config_fail(p, "high_freq_factor", "must be above low_freq_factor");
 }
 
+static void read_factors(struct config *p, const char *key, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i++) {
+        double factor = config_list_number(p, key, (size_t)i);
+        if (!positive(p, key, factor)) return;
+        out[i] = (float)factor;
+    }
+}
+
+static void read_longrope(struct config *p, struct rope_config *out) {
+    out->attention_factor = config_number(p, "attention_factor", 0);
+    if (config_has(p, "attention_factor")) positive(p, "attention_factor", out->attention_factor);
+    for (int i = 0; i < 2; i++) {
+        const char *key = i ? "long_mscale" : "short_mscale";
+        if (config_has(p, key)) config_fail(p, key, "this engine does not scale so");
+    }
+    size_t n = config_list(p, "short_factor");
+    if (n < 1 || n > ROPE_FACTORS)
+        config_fail(p, "short_factor", "must be a list of 1 to %d numbers", ROPE_FACTORS);
+    else if (config_list(p, "long_factor") != n)
+        config_fail(p, "long_factor", "must have as many numbers as short_factor (%zu)", n);
+    else
+        out->factors = (int64_t)n;
+    read_factors(p, "short_factor", out->factors, out->short_factor);
+    read_factors(p, "long_factor", out->factors, out->long_factor);
+}
+
 // The context before scaling: a key beside the rope keys comes first, then the one among them.
 static int64_t original_context(struct config *c, struct config *p) {
     const char *key = "original_max_position_embeddings";
@@ -74,9 +102,9 @@ static int64_t original_context(struct config *c, struct config *p) {
 }
 
 static void read_scaled(struct config *c, struct config *p, struct rope_config *out) {
-    bool contexts = out->kind == ROPE_YARN || out->kind == ROPE_LLAMA3;
-    if (contexts) out->original_context = original_context(c, p);
-    if (out->kind == ROPE_YARN && !config_has(p, "factor"))
+    bool ratio = out->kind == ROPE_YARN || out->kind == ROPE_LONG;
+    if (ratio || out->kind == ROPE_LLAMA3) out->original_context = original_context(c, p);
+    if (ratio && !config_has(p, "factor"))
         out->factor =
             (double)config_dim(c, "max_position_embeddings", 0) / (double)out->original_context;
     else if (!config_has(p, "factor"))
@@ -85,12 +113,15 @@ static void read_scaled(struct config *c, struct config *p, struct rope_config *
         out->factor = 1;
     if (out->kind == ROPE_YARN) read_yarn(p, out);
     if (out->kind == ROPE_LLAMA3) read_llama3(p, out);
+    if (out->kind == ROPE_LONG) read_longrope(p, out);
 }
 
 bool rope_config_read(struct config *c, const char *layer_type, double default_theta,
                       struct rope_config *out) {
-    double theta = config_number(c, "rope_theta", default_theta);
-    double partial = config_number(c, "partial_rotary_factor", 1);
+    const char *base_key = config_has(c, "rotary_emb_base") ? "rotary_emb_base" : "rope_theta";
+    const char *part_key = config_has(c, "rotary_pct") ? "rotary_pct" : "partial_rotary_factor";
+    double theta = config_number(c, base_key, default_theta);
+    double partial = config_number(c, part_key, 1);
     *out = (struct rope_config){.theta = theta, .partial = partial, .factor = 1};
     struct config *p = find_parameters(c, layer_type);
     if (p) {
@@ -99,11 +130,13 @@ bool rope_config_read(struct config *c, const char *layer_type, double default_t
         if (read_kind(p, out) && out->kind != ROPE_DEFAULT) read_scaled(c, p, out);
     }
     struct config *from = p && config_has(p, "rope_theta") ? p : c;
-    if (positive(from, "rope_theta", out->theta) && out->kind == ROPE_YARN && out->theta <= 1)
-        config_fail(from, "rope_theta", "must be above 1 for yarn");
+    if (from == p) base_key = "rope_theta";
+    if (positive(from, base_key, out->theta) && out->kind == ROPE_YARN && out->theta <= 1)
+        config_fail(from, base_key, "must be above 1 for yarn");
     from = p && config_has(p, "partial_rotary_factor") ? p : c;
+    if (from == p) part_key = "partial_rotary_factor";
     if (!(out->partial > 0 && out->partial <= 1))
-        config_fail(from, "partial_rotary_factor", "must be above 0 and at most 1");
+        config_fail(from, part_key, "must be above 0 and at most 1");
     struct error ignored = {0};
     return config_ok(c, &ignored);
 }
@@ -145,6 +178,20 @@ static void yarn_frequencies(const struct rope_config *r, int64_t dim, float *in
     }
 }
 
+static void longrope_frequencies(const struct rope_config *r, const float *factors, int64_t dim,
+                                 float *inv_freq) {
+    for (int64_t i = 0; i < dim / 2; i++) {
+        float factor = i < r->factors ? factors[i] : 1;
+        inv_freq[i] = 1.0f / (factor * powf((float)r->theta, (float)(2 * i) / (float)dim));
+    }
+}
+
+static double longrope_scale(const struct rope_config *r) {
+    if (r->attention_factor != 0) return r->attention_factor;
+    if (r->factor <= 1 || r->original_context < 2) return 1;
+    return sqrt(1 + log(r->factor) / log((double)r->original_context));
+}
+
 static double yarn_mscale(double factor, double mscale) {
     return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
@@ -157,9 +204,15 @@ static double yarn_scale(const struct rope_config *r) {
 }
 
 void rope_frequencies(const struct rope_config *r, int64_t dim, float *inv_freq, float *scale) {
-    *scale = r->kind == ROPE_YARN ? (float)yarn_scale(r) : 1.0f;
+    *scale = 1;
     if (r->kind == ROPE_YARN) {
+        *scale = (float)yarn_scale(r);
         yarn_frequencies(r, dim, inv_freq);
+        return;
+    }
+    if (r->kind == ROPE_LONG) {
+        *scale = (float)longrope_scale(r);
+        longrope_frequencies(r, r->short_factor, dim, inv_freq);
         return;
     }
     for (int64_t i = 0; i < dim / 2; i++) {
@@ -168,4 +221,8 @@ void rope_frequencies(const struct rope_config *r, int64_t dim, float *inv_freq,
         if (r->kind == ROPE_LLAMA3) f = llama3_frequency(r, f);
         inv_freq[i] = f;
     }
+}
+
+void rope_long_frequencies(const struct rope_config *r, int64_t dim, float *inv_freq) {
+    longrope_frequencies(r, r->long_factor, dim, inv_freq);
 }

@@ -1,5 +1,5 @@
 // Where a model's weights live on a device. On a device whose addresses are host addresses the
-// mapped file is the weight; elsewhere the store owns a copy.
+// mapped file is the weight, unless it has to be turned; elsewhere the store owns a copy.
 #ifndef CHECKPOINT_STORE_H
 #define CHECKPOINT_STORE_H
 

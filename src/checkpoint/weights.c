@@ -140,7 +140,8 @@ static struct weights_item *part(struct weights *w, const char *name, const char
 
 static bool dense(struct weights *w, const struct weights_item *data, struct weight *r,
                   struct error *e) {
-    if (!check_float(w, data, 2, r->out, r->in, e)) return false;
+    int64_t rows = r->transposed ? r->in : r->out, columns = r->transposed ? r->out : r->in;
+    if (!check_float(w, data, 2, rows, columns, e)) return false;
     r->layout = WEIGHT_DENSE;
     r->data = data->t.t;
     return true;
@@ -184,6 +185,7 @@ static bool affine(struct weights *w, const char *name, struct weights_item *dat
     if (!tensor_same_shape(biases->t.t, scales->t.t) || biases->t.t.type != scales->t.t.type)
         return mismatch(e, w, biases, "must be as the scales beside it");
     r->layout = WEIGHT_AFFINE;
+    r->transposed = false;
     r->data = data->t.t;
     r->scales = scales->t.t;
     r->biases = biases->t.t;
@@ -191,10 +193,11 @@ static bool affine(struct weights *w, const char *name, struct weights_item *dat
     return true;
 }
 
-bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in, bool want_bias,
-                    struct weight *result, struct error *e) {
-    struct weight r = {.out = out, .in = in};
-    if (w->dummy && !dummy_matrix(w, name, out, in, want_bias, e)) return false;
+// r says what is asked for: out, in, transposed.
+static bool matrix(struct weights *w, const char *name, struct weight r, bool want_bias,
+                   struct weight *result, struct error *e) {
+    if (w->dummy && !dummy_matrix(w, name, r.out, r.in, want_bias, e)) return false;
+    if (w->dummy) r.transposed = false;
     if (!part(w, name, "weight", NULL) && part(w, name, "qweight", NULL))
         return fail(e,
                     "%s: \"%s.qweight\" is in GPTQ or AWQ layout, which this engine does not read "
@@ -206,11 +209,28 @@ bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in
     if (!(quantized ? affine(w, name, data, &r, e) : dense(w, data, &r, e))) return false;
     if (want_bias) {
         struct weights_item *bias = part(w, name, "bias", e);
-        if (!bias || !check_float(w, bias, 1, out, 0, e)) return false;
+        if (!bias || !check_float(w, bias, 1, r.out, 0, e)) return false;
         r.bias = as_f32(w, bias->t.t);
     }
     *result = r;
     return true;
+}
+
+bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in, bool want_bias,
+                    struct weight *result, struct error *e) {
+    return matrix(w, name, (struct weight){.out = out, .in = in}, want_bias, result, e);
+}
+
+bool weights_matrix_transposed(struct weights *w, const char *name, int64_t out, int64_t in,
+                               bool want_bias, struct weight *result, struct error *e) {
+    struct weight r = {.out = out, .in = in, .transposed = true};
+    return matrix(w, name, r, want_bias, result, e);
+}
+
+struct tensor weights_plus_one(struct weights *w, struct tensor t) {
+    float *to = keep(w, tensor_bytes(t));
+    for (int64_t i = 0; i < t.n[0]; i++) to[i] = ((const float *)t.data)[i] + 1;
+    return tensor_1d(DT_F32, t.n[0], to);
 }
 
 // --- the whole ---------------------------------------------------------------------------------

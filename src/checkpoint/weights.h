@@ -50,6 +50,13 @@ bool weights_vector(struct weights *w, const char *name, int64_t n, struct tenso
 bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in, bool want_bias,
                     struct weight *result, struct error *e);
 
+// As weights_matrix, but a dense NAME.weight is [in, out] (GPT-2's Conv1D); result->transposed says
+// that it still is.
+bool weights_matrix_transposed(struct weights *w, const char *name, int64_t out, int64_t in,
+                               bool want_bias, struct weight *result, struct error *e);
+// A copy of an F32 vector with 1 added to each element; it lives as long as w.
+struct tensor weights_plus_one(struct weights *w, struct tensor t);
+
 // Refuses tensors that were never asked for. ignored: patterns that end with NULL, or NULL; a *
 // at the front, the end or both of a pattern matches anything. Known leftovers which every
 // implementation recomputes ("*rotary_emb.inv_freq") are always ignored.

@@ -137,13 +137,35 @@ struct tensor act_mul(struct context *c, struct tensor a, struct tensor b, enum 
     return y;
 }
 
+struct tensor activate(struct context *c, struct tensor x, enum activation act) {
+    f32_rows(c, "activate", "x", x);
+    want(c, x.dims == 2, "activate: x is not a matrix");
+    if (go(c)) ops(c)->activate(c, x, act);
+    return x;
+}
+
+static void check_norm(struct context *c, const char *op, struct tensor x, const char *name,
+                       struct tensor w) {
+    want(c, !w.dims || (w.dims == 1 && w.n[0] == tensor_width(x) && w.type == DT_F32),
+         "%s: x is %lld wide, %s has %lld elements of %s", op, (long long)tensor_width(x), name,
+         (long long)w.n[0], dtype_name(w.type));
+}
+
 struct tensor rms_norm(struct context *c, struct tensor x, struct tensor w, float eps) {
     f32_rows(c, "rms_norm", "x", x);
-    want(c, w.dims == 1 && w.n[0] == tensor_width(x) && w.type == DT_F32,
-         "rms_norm: x is %lld wide, w has %lld elements of %s", (long long)tensor_width(x),
-         (long long)w.n[0], dtype_name(w.type));
+    check_norm(c, "rms_norm", x, "w", w);
     struct tensor y = scratch_tensor(c, DT_F32, x.dims, x.n);
     if (go(c)) ops(c)->rms_norm(c, y, x, w, eps);
+    return y;
+}
+
+struct tensor layer_norm(struct context *c, struct tensor x, struct tensor w, struct tensor b,
+                         float eps) {
+    f32_rows(c, "layer_norm", "x", x);
+    check_norm(c, "layer_norm", x, "w", w);
+    check_norm(c, "layer_norm", x, "b", b);
+    struct tensor y = scratch_tensor(c, DT_F32, x.dims, x.n);
+    if (go(c)) ops(c)->layer_norm(c, y, x, w, b, eps);
     return y;
 }
 
@@ -155,6 +177,20 @@ struct tensor add_to(struct context *c, struct tensor x, struct tensor y) {
     return x;
 }
 
+struct tensor scale(struct context *c, struct tensor x, float by) {
+    f32_rows(c, "scale", "x", x);
+    want(c, x.dims == 2, "scale: x is not a matrix");
+    if (go(c)) ops(c)->scale(c, x, by);
+    return x;
+}
+
+struct tensor soft_cap(struct context *c, struct tensor x, float cap) {
+    f32_rows(c, "soft_cap", "x", x);
+    want(c, x.dims == 2 && cap > 0, "soft_cap: x is not a matrix, or the cap not above 0");
+    if (go(c)) ops(c)->soft_cap(c, x, cap);
+    return x;
+}
+
 struct tensor gather_rows(struct context *c, struct tensor x, struct tensor rows) {
     f32_rows(c, "gather_rows", "x", x);
     i32_list(c, "gather_rows", "rows", rows);
@@ -163,15 +199,21 @@ struct tensor gather_rows(struct context *c, struct tensor x, struct tensor rows
     return y;
 }
 
-struct tensor rope(struct context *c, struct tensor x, struct tensor pos, const struct rope *r) {
+struct tensor rope(struct context *c, struct tensor x, const struct rows *rows,
+                   const struct rope *r) {
     f32_rows(c, "rope", "x", x);
-    i32_list(c, "rope", "pos", pos);
-    want(c, x.dims == 3 && pos.n[0] == x.n[0], "rope: x has %lld rows, pos %lld", (long long)x.n[0],
-         (long long)pos.n[0]);
+    i32_list(c, "rope", "pos", rows->pos);
+    want(c, x.dims == 3 && rows->pos.n[0] == x.n[0], "rope: x has %lld rows, pos %lld",
+         (long long)x.n[0], (long long)rows->pos.n[0]);
     want(c, r->inv_freq.type == DT_F32 && r->inv_freq.n[0] * 2 <= tensor_width(x),
          "rope: %lld pairs do not fit a head of %lld", (long long)r->inv_freq.n[0],
          (long long)tensor_width(x));
-    if (go(c)) ops(c)->rope(c, x, pos, r);
+    if (r->long_freq.dims) {
+        i32_list(c, "rope", "length", rows->length);
+        want(c, rows->length.n[0] == x.n[0] && tensor_same_shape(r->inv_freq, r->long_freq),
+             "rope: lengths and frequencies do not fit");
+    }
+    if (go(c)) ops(c)->rope(c, x, rows, r);
     return x;
 }
 

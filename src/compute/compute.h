@@ -53,6 +53,8 @@ struct rows {
     struct tensor index; // [n] I32 place in its sequence: where its key goes, how far it sees
     struct tensor seq;   // [n] I32 row of the page tables and of fixed state
     struct tensor run;   // [runs + 1] I32 the first row of each run, then n
+    // [n] I32 tokens that the row's whole sequence has, for rotations that depend on it
+    struct tensor length;
 };
 
 // --- paged keys and values ---------------------------------------------------------------------
@@ -78,30 +80,49 @@ enum { LINEAR_MAX = 4 };
 void linear_many(struct context *c, struct tensor x, int count, const struct weight *const w[],
                  struct tensor y[]);
 
-enum activation { ACT_SILU };
+enum activation {
+    ACT_SILU,
+    ACT_GELU,      // x Phi(x), exactly
+    ACT_GELU_TANH, // its approximation by tanh ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
+};
 // The gated half of an MLP: x [n, in] -> [n, width] = act(x gate^T) * (x up^T).
 struct tensor glu(struct context *c, struct tensor x, const struct weight *gate,
                   const struct weight *up, enum activation act);
 // act(a) * b, elementwise, [n, width]
 struct tensor act_mul(struct context *c, struct tensor a, struct tensor b, enum activation act);
+// x [n, width] = act(x); returns x.
+struct tensor activate(struct context *c, struct tensor x, enum activation act);
 
-// x [..., width], w [width] F32 -> x / sqrt(mean(x^2) + eps) * w, over the last dimension.
+// Norms over the last dimension of x [..., width]; w, b [width] F32. w or b with dims 0: none.
+// -> x / sqrt(mean(x^2) + eps) * w
 struct tensor rms_norm(struct context *c, struct tensor x, struct tensor w, float eps);
+// -> (x - mean(x)) / sqrt(variance(x) + eps) * w + b
+struct tensor layer_norm(struct context *c, struct tensor x, struct tensor w, struct tensor b,
+                         float eps);
 
 // x [n, width] += y [n, width]; returns x.
 struct tensor add_to(struct context *c, struct tensor x, struct tensor y);
 
+// x [n, width] *= by; returns x.
+struct tensor scale(struct context *c, struct tensor x, float by);
+// x [n, width] = cap * tanh(x / cap); returns x.
+struct tensor soft_cap(struct context *c, struct tensor x, float cap);
+
 // x [n, width], rows [m] I32 -> [m, width]
 struct tensor gather_rows(struct context *c, struct tensor x, struct tensor rows);
 
-// Rotates x [n, heads, width] in place by pos [n] I32 and returns it. Element i of the first half
-// of the leading 2 * inv_freq.n[0] elements pairs with element i of the second (the "NeoX" order
-// of the Hugging Face checkpoints); cos and sin are multiplied by scale (yarn's attention factor).
+// Rotates x [n, heads, width] in place by rows->pos and returns it. Of the leading 2 * pairs
+// elements, i pairs with i + pairs (the "NeoX" order of most Hugging Face checkpoints) or, where
+// interleaved, 2 i with 2 i + 1. cos and sin are multiplied by scale (yarn's attention factor).
 struct rope {
-    struct tensor inv_freq; // [pairs] F32 radians a position
+    struct tensor inv_freq;  // [pairs] F32 radians a position
+    struct tensor long_freq; // [pairs] of rows whose sequence is longer than `longest`, or dims 0
+    int64_t longest;
     float scale;
+    bool interleaved;
 };
-struct tensor rope(struct context *c, struct tensor x, struct tensor pos, const struct rope *r);
+struct tensor rope(struct context *c, struct tensor x, const struct rows *rows,
+                   const struct rope *r);
 
 // Writes k [n, kv_heads, k_width], v [n, kv_heads, v_width] to each row's place in the cache. A
 // cache whose v_width is 0 takes a v of 0 dims.
@@ -114,6 +135,7 @@ void kv_write(struct context *c, const struct kv *kv, const struct rows *rows, s
 struct attention_options {
     float scale;
     int64_t window;
+    float soft_cap; // a score becomes soft_cap * tanh(score / soft_cap); 0: it stays
 };
 struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
                         const struct rows *rows, const struct attention_options *opt);

@@ -17,11 +17,16 @@ struct ops {
                 const struct weight *up, enum activation act); // dry too; may be NULL
     void (*act_mul)(struct context *c, struct tensor y, struct tensor a, struct tensor b,
                     enum activation act);
+    void (*activate)(struct context *c, struct tensor x, enum activation act);
     void (*rms_norm)(struct context *c, struct tensor y, struct tensor x, struct tensor w,
                      float eps);
+    void (*layer_norm)(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                       struct tensor b, float eps);
     void (*add_to)(struct context *c, struct tensor x, struct tensor y);
+    void (*scale)(struct context *c, struct tensor x, float by);
+    void (*soft_cap)(struct context *c, struct tensor x, float cap);
     void (*gather_rows)(struct context *c, struct tensor y, struct tensor x, struct tensor rows);
-    void (*rope)(struct context *c, struct tensor x, struct tensor pos, const struct rope *r);
+    void (*rope)(struct context *c, struct tensor x, const struct rows *rows, const struct rope *r);
     void (*kv_write)(struct context *c, const struct kv *kv, const struct rows *rows,
                      struct tensor k, struct tensor v);
     // dry too

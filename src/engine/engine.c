@@ -44,8 +44,8 @@ static bool open_model(struct engine *e, const char *path, struct error *err) {
         decoder_spec_free(&spec);
         return false;
     }
-    e->decoder = decoder_bind(spec, f->names, e->weights, err);
-    return e->decoder && weights_check_unused(e->weights, NULL, err);
+    e->decoder = decoder_bind(spec, f->layouts, e->weights, err);
+    return e->decoder && weights_check_unused(e->weights, decoder_layout(e->decoder)->ignored, err);
 }
 
 static struct state_plan plan(const struct engine *e, int64_t context) {
@@ -88,7 +88,7 @@ static bool measure_scratch(struct engine *e, int64_t wanted, int64_t context, s
     context_open(&dry, e->dev, e->opt.precision, 0, true, err);
     int64_t n = e->opt.batch, runs = n < p.sequences ? n : p.sequences;
     struct tensor list = tensor_1d(DT_I32, n, NULL), run = tensor_1d(DT_I32, runs + 1, NULL);
-    struct rows rows = {n, runs, list, list, list, list, run};
+    struct rows rows = {n, runs, list, list, list, list, run, list};
     decoder_forward(&dry, e->decoder, &rows, state, tensor_1d(DT_I32, wanted, NULL));
     *bytes = dry.peak;
     bool ok = !dry.err.set;
@@ -172,6 +172,7 @@ static bool open_inputs(struct engine *e, struct error *err) {
     in->index = input_list(e, &in->rows.index, n, err);
     in->seq = input_list(e, &in->rows.seq, n, err);
     in->run = input_list(e, &in->rows.run, n + 1, err);
+    in->length = input_list(e, &in->rows.length, n, err);
     in->want = input_list(e, &in->rows_wanted, n, err);
     e->seq_used = mem_array((size_t)e->opt.sequences, sizeof *e->seq_used);
     return !err->set;
@@ -212,14 +213,15 @@ struct engine *engine_open(const char *path, const struct engine_options *opt, s
 
 static void close_inputs(struct engine *e) {
     struct inputs *in = &e->in;
-    struct tensor device[] = {in->rows.ids, in->rows.pos, in->rows.index,
-                              in->rows.seq, in->rows.run, in->rows_wanted};
+    struct tensor device[] = {in->rows.ids, in->rows.pos,    in->rows.index, in->rows.seq,
+                              in->rows.run, in->rows.length, in->rows_wanted};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++) device_free(e->dev, device[i].data);
     free(in->ids);
     free(in->pos);
     free(in->index);
     free(in->seq);
     free(in->run);
+    free(in->length);
     free(in->want);
 }
 

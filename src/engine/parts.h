@@ -35,10 +35,10 @@ struct turn {
 // One step's rows on the host, and where they go on the device.
 struct inputs {
     int64_t n, runs, wanted;
-    int32_t *ids, *pos, *index, *seq, *want; // [batch]
-    int32_t *run;                            // [batch + 1]
-    struct rows rows;                        // device tensors of [batch]
-    struct tensor rows_wanted;               // [batch] I32
+    int32_t *ids, *pos, *index, *seq, *length, *want; // [batch]
+    int32_t *run;                                     // [batch + 1]
+    struct rows rows;                                 // device tensors of [batch]
+    struct tensor rows_wanted;                        // [batch] I32
 };
 
 struct engine {

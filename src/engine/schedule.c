@@ -141,6 +141,7 @@ static void add_rows(struct engine *e, const struct task *t, size_t count) {
         in->ids[in->n] = t->ids[at];
         in->pos[in->n] = in->index[in->n] = (int32_t)at;
         in->seq[in->n] = (int32_t)t->seq;
+        in->length[in->n] = (int32_t)t->n;
         if (row_wanted(t, at)) in->want[in->wanted++] = (int32_t)in->n;
     }
     state_advance(&e->state, t->seq, (int64_t)t->done, (int64_t)(t->done + count));
@@ -174,10 +175,11 @@ static void gather(struct engine *e) {
 
 static bool forward(struct engine *e, struct error *err) {
     struct inputs *in = &e->in;
-    const int32_t *host[] = {in->ids, in->pos, in->index, in->seq};
-    struct tensor *device[] = {&in->rows.ids, &in->rows.pos, &in->rows.index, &in->rows.seq};
+    const int32_t *host[] = {in->ids, in->pos, in->index, in->seq, in->length};
+    struct tensor *device[] = {&in->rows.ids, &in->rows.pos, &in->rows.index, &in->rows.seq,
+                               &in->rows.length};
     struct rows rows = {.n = in->n, .runs = in->runs};
-    struct tensor *view[] = {&rows.ids, &rows.pos, &rows.index, &rows.seq};
+    struct tensor *view[] = {&rows.ids, &rows.pos, &rows.index, &rows.seq, &rows.length};
     for (size_t i = 0; i < sizeof host / sizeof *host; i++) {
         device_upload(e->dev, device[i]->data, host[i], (size_t)in->n * sizeof(int32_t));
         *view[i] = tensor_slice(*device[i], 0, 0, in->n);

@@ -18,7 +18,7 @@ struct family {
     // Fills spec from the config, reading every key that matters. Errors stick to the config; a
     // key that changes the output and was not read is refused by the caller.
     void (*spec)(struct config *c, struct decoder_spec *spec);
-    const struct decoder_names *names;
+    const struct decoder_names *const *layouts; // ends with NULL
 };
 
 const struct family *const *families(size_t *n);
@@ -31,11 +31,26 @@ const struct family *family_read(struct config *c, struct decoder_spec *spec, st
 
 // The names of the Hugging Face and of the MLX layout, which are the same for these.
 extern const struct decoder_names llama_names;
+extern const struct decoder_names *const llama_layouts[]; // these alone
 
 // What nearly every decoder's config says under the same keys: sizes, heads, norm, rope, act,
 // tying. layers get identical specs, which a family then amends. head_width: when the config has
-// no head_dim; 0 means hidden / heads.
+// no head_dim; 0 means hidden / heads. Whole heads rotate.
 void read_decoder(struct config *c, struct decoder_spec *spec, int64_t head_width);
+
+// Its parts, for families that differ in one: all of it but the rope ...
+void read_stack(struct config *c, struct decoder_spec *spec, int64_t head_width);
+// ... one more rope, of `partial` of each head, and its number in the spec; ...
+int add_rope(struct config *c, struct decoder_spec *spec, const struct rope_config *r);
+// ... and under other keys: the norms' kind and eps, an activation.
+void read_norm(struct config *c, struct decoder_spec *spec, enum norm_kind kind, const char *key,
+               double otherwise);
+enum activation read_activation(struct config *c, const char *key, const char *otherwise);
+
+// Which layers slide: layer_types if the config has it, else all but every `pattern`-th (0: none
+// slide), where the config may say sliding_window_pattern. slides [layers].
+void read_sliding_layers(struct config *c, const struct decoder_spec *spec, int64_t pattern,
+                         bool *slides);
 
 // attention_bias on q, k, v and o; mlp_bias on all three of the MLP.
 void read_biases(struct config *c, struct decoder_spec *spec);

@@ -17,5 +17,5 @@ const struct family family_iquestcoder = {
     .model_types = (const char *const[]){"iquestcoder", NULL},
     .kind = KIND_GENERATOR,
     .spec = spec,
-    .names = &llama_names,
+    .layouts = llama_layouts,
 };

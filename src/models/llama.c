@@ -12,5 +12,5 @@ const struct family family_llama = {
     .model_types = (const char *const[]){"llama", NULL},
     .kind = KIND_GENERATOR,
     .spec = spec,
-    .names = &llama_names,
+    .layouts = llama_layouts,
 };

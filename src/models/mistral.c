@@ -17,5 +17,5 @@ const struct family family_mistral = {
     .model_types = (const char *const[]){"mistral", NULL},
     .kind = KIND_GENERATOR,
     .spec = spec,
-    .names = &llama_names,
+    .layouts = llama_layouts,
 };

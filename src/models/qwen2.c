@@ -24,5 +24,5 @@ const struct family family_qwen2 = {
     .model_types = (const char *const[]){"qwen2", NULL},
     .kind = KIND_GENERATOR,
     .spec = spec,
-    .names = &llama_names,
+    .layouts = llama_layouts,
 };

@@ -8,7 +8,7 @@ static void spec(struct config *c, struct decoder_spec *s) {
     read_decoder(c, s, HEAD_WIDTH);
     read_qwen_windows(c, s);
     read_biases(c, s);
-    for (int64_t i = 0; i < s->layers; i++) s->layer[i].attention.qk_norm = true;
+    for (int64_t i = 0; i < s->layers; i++) s->layer[i].attention.qk_norm = QK_NORM_HEAD;
 }
 
 const struct family family_qwen3 = {
@@ -17,5 +17,5 @@ const struct family family_qwen3 = {
     .model_types = (const char *const[]){"qwen3", NULL},
     .kind = KIND_GENERATOR,
     .spec = spec,
-    .names = &llama_names,
+    .layouts = llama_layouts,
 };

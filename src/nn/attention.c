@@ -1,47 +1,58 @@
 #include "nn/attention.h"
 
-#include "nn/bind.h"
-
-bool attention_bind(struct attention *a, const struct attention_spec *spec, int64_t hidden,
-                    const struct attention_names *names, const char *prefix, struct weights *w,
-                    struct error *e) {
+void attention_bind(struct attention *a, const struct attention_spec *spec, struct norm_spec norm,
+                    int64_t hidden, const struct attention_names *names, struct binder *b) {
     a->spec = *spec;
     int64_t q_out = spec->heads * spec->width, kv_out = spec->kv_heads * spec->width;
-    struct binder b = {w, prefix, e};
-    bind_matrix(&b, names->q, q_out, hidden, spec->qkv_bias, &a->q);
-    bind_matrix(&b, names->k, kv_out, hidden, spec->qkv_bias, &a->k);
-    bind_matrix(&b, names->v, kv_out, hidden, spec->qkv_bias, &a->v);
-    bind_matrix(&b, names->o, hidden, q_out, spec->o_bias, &a->o);
-    if (spec->qk_norm) {
-        bind_vector(&b, names->q_norm, spec->width, &a->q_norm);
-        bind_vector(&b, names->k_norm, spec->width, &a->k_norm);
+    if (names->qkv && (!names->q || bind_has(b, names->qkv))) {
+        bind_packed(b, names->qkv, 3, (const int64_t[]){q_out, kv_out, kv_out}, hidden,
+                    spec->qkv_bias, (struct weight *const[]){&a->q, &a->k, &a->v});
+    } else {
+        bind_matrix(b, names->q, q_out, hidden, spec->qkv_bias, &a->q);
+        bind_matrix(b, names->k, kv_out, hidden, spec->qkv_bias, &a->k);
+        bind_matrix(b, names->v, kv_out, hidden, spec->qkv_bias, &a->v);
     }
-    return !e->set;
+    bind_matrix(b, names->o, hidden, q_out, spec->o_bias, &a->o);
+    if (spec->qk_norm == QK_NORM_NONE) return;
+    bool whole = spec->qk_norm == QK_NORM_WHOLE;
+    norm_bind(&a->q_norm, norm, whole ? q_out : spec->width, names->q_norm, b);
+    norm_bind(&a->k_norm, norm, whole ? kv_out : spec->width, names->k_norm, b);
 }
 
-bool attention_store(struct attention *a, struct store *s, const char *prefix, struct error *e) {
-    return store_weight(s, &a->q, prefix, e) && store_weight(s, &a->k, prefix, e) &&
-           store_weight(s, &a->v, prefix, e) && store_weight(s, &a->o, prefix, e) &&
-           (!a->spec.qk_norm ||
-            (store_tensor(s, &a->q_norm, prefix, e) && store_tensor(s, &a->k_norm, prefix, e)));
+int attention_weights(struct attention *a, struct weight *w[ATTENTION_WEIGHTS]) {
+    w[0] = &a->q, w[1] = &a->k, w[2] = &a->v, w[3] = &a->o;
+    return 4;
+}
+
+bool attention_store(struct attention *a, struct store *s, const char *what, struct error *e) {
+    return store_weight(s, &a->q, what, e) && store_weight(s, &a->k, what, e) &&
+           store_weight(s, &a->v, what, e) && store_weight(s, &a->o, what, e) &&
+           norm_store(&a->q_norm, s, what, e) && norm_store(&a->k_norm, s, what, e);
 }
 
 struct tensor attention_forward(struct context *c, const struct attention *a, struct tensor x,
-                                const struct rows *rows, const struct kv *kv, const struct rope *r,
-                                float eps) {
+                                const struct rows *rows, const struct kv *kv,
+                                const struct rope *r) {
     const struct attention_spec *s = &a->spec;
     struct tensor y[3];
     linear_many(c, x, 3, (const struct weight *const[]){&a->q, &a->k, &a->v}, y);
+    if (s->qk_norm == QK_NORM_WHOLE) {
+        y[0] = norm_forward(c, &a->q_norm, y[0]);
+        y[1] = norm_forward(c, &a->k_norm, y[1]);
+    }
     struct tensor q = tensor_split_heads(y[0], s->heads);
     struct tensor k = tensor_split_heads(y[1], s->kv_heads);
     struct tensor v = tensor_split_heads(y[2], s->kv_heads);
-    if (s->qk_norm) {
-        q = rms_norm(c, q, a->q_norm, eps);
-        k = rms_norm(c, k, a->k_norm, eps);
+    if (s->qk_norm == QK_NORM_HEAD) {
+        q = norm_forward(c, &a->q_norm, q);
+        k = norm_forward(c, &a->k_norm, k);
     }
-    q = rope(c, q, rows->pos, r);
-    k = rope(c, k, rows->pos, r);
+    if (r) {
+        q = rope(c, q, rows, r);
+        k = rope(c, k, rows, r);
+    }
     kv_write(c, kv, rows, k, v);
-    struct attention_options opt = {.scale = s->scale, .window = s->window};
+    struct attention_options opt = {
+        .scale = s->scale, .window = s->window, .soft_cap = s->soft_cap};
     return linear(c, attention(c, q, kv, rows, &opt), &a->o);
 }

@@ -2,38 +2,48 @@
 #ifndef NN_ATTENTION_H
 #define NN_ATTENTION_H
 
-#include "checkpoint/store.h"
-#include "checkpoint/weights.h"
-#include "compute/compute.h"
+#include "nn/norm.h"
+
+enum qk_norm {
+    QK_NORM_NONE,
+    QK_NORM_HEAD,  // over each head's query and key (Qwen3)
+    QK_NORM_WHOLE, // over all heads' together (OLMo 2)
+};
 
 struct attention_spec {
     int64_t heads, kv_heads, width; // width of one head
     bool qkv_bias, o_bias;
-    bool qk_norm;   // RMSNorm over each head's query and key, before rope (Qwen3)
-    int64_t window; // a token sees this many, itself included; 0: all before it
-    float scale;    // of q . k
+    enum qk_norm qk_norm; // before rope
+    int rope;             // which of the decoder's; ROPE_NONE: no positions
+    int64_t window;       // a token sees this many, itself included; 0: all before it
+    float scale;          // of q . k
+    float soft_cap;       // of the scores; 0: none
 };
+
+enum { ROPE_NONE = -1 };
 
 struct attention {
     struct attention_spec spec;
     struct weight q, k, v, o;
-    struct tensor q_norm, k_norm; // [width] when spec.qk_norm
+    struct norm q_norm, k_norm; // when spec.qk_norm
 };
 
 // Names of an attention's tensors, after the layer's own prefix and without ".weight".
 struct attention_names {
     const char *q, *k, *v, *o, *q_norm, *k_norm;
+    const char *qkv; // q, k and v as one matrix, where it is there: all rows of q, then k, then v
 };
 
-// Binds the tensors under `prefix` ("model.layers.0."): shapes are checked, data stays mapped.
-bool attention_bind(struct attention *a, const struct attention_spec *spec, int64_t hidden,
-                    const struct attention_names *names, const char *prefix, struct weights *w,
-                    struct error *e);
-bool attention_store(struct attention *a, struct store *s, const char *prefix, struct error *e);
+// Binds the tensors under b's prefix: shapes are checked, data stays mapped.
+void attention_bind(struct attention *a, const struct attention_spec *spec, struct norm_spec norm,
+                    int64_t hidden, const struct attention_names *names, struct binder *b);
+// The matrices; returns how many.
+enum { ATTENTION_WEIGHTS = 4 };
+int attention_weights(struct attention *a, struct weight *w[ATTENTION_WEIGHTS]);
+bool attention_store(struct attention *a, struct store *s, const char *what, struct error *e);
 
-// x [n, hidden], normed -> [n, hidden]
+// x [n, hidden], normed -> [n, hidden]. r NULL: no positions.
 struct tensor attention_forward(struct context *c, const struct attention *a, struct tensor x,
-                                const struct rows *rows, const struct kv *kv, const struct rope *r,
-                                float eps);
+                                const struct rows *rows, const struct kv *kv, const struct rope *r);
 
 #endif

@@ -8,18 +8,20 @@
 #include "nn/bind.h"
 
 struct layer {
-    struct tensor attention_norm, mlp_norm; // [hidden]
+    struct norm norm[LAYER_NORMS]; // those of the spec
     struct attention attention;
     struct mlp mlp;
 };
 
 struct decoder {
     struct decoder_spec spec;
+    const struct decoder_names *names;
     struct weight embed, head; // head is embed itself when they are tied
-    struct tensor norm;        // [hidden]
+    struct weight positions;
+    struct norm norm;
     struct layer *layer;
-    struct rope rope;
-    float *inv_freq; // host: what rope's device copy is made from
+    struct rope rope[ROPES];
+    float *frequencies; // host: what the ropes' device copies are made from
 };
 
 void decoder_spec_free(struct decoder_spec *s) {
@@ -29,55 +31,82 @@ void decoder_spec_free(struct decoder_spec *s) {
 
 enum { PREFIX = 128 };
 
-static void layer_prefix(char out[PREFIX], const struct decoder_names *names, int64_t layer) {
-    snprintf(out, PREFIX, "%s%lld.", names->layer, (long long)layer);
-}
-
-static void bind_layer(struct decoder *d, int64_t i, const struct decoder_names *names,
-                       struct weights *w, struct error *e) {
+static void bind_layer(struct decoder *d, int64_t i, struct weights *w, struct error *e) {
     char prefix[PREFIX];
-    layer_prefix(prefix, names, i);
+    const struct decoder_names *names = d->names;
+    snprintf(prefix, PREFIX, "%s%lld.", names->layer, (long long)i);
     struct layer *l = &d->layer[i];
     const struct layer_spec *spec = &d->spec.layer[i];
-    struct binder b = {w, prefix, e};
-    bind_vector(&b, names->attention_norm, d->spec.hidden, &l->attention_norm);
-    bind_vector(&b, names->mlp_norm, d->spec.hidden, &l->mlp_norm);
-    attention_bind(&l->attention, &spec->attention, d->spec.hidden, &names->attention, prefix, w,
-                   e);
-    mlp_bind(&l->mlp, &spec->mlp, d->spec.hidden, &names->mlp, prefix, w, e);
+    int64_t hidden = d->spec.hidden;
+    struct binder b = {w, prefix, names->transposed, e};
+    for (int n = 0; n < LAYER_NORMS; n++)
+        if (spec->norms & 1 << n)
+            norm_bind(&l->norm[n], d->spec.norm, hidden, names->layer_norm[n], &b);
+    switch (spec->mixer) {
+    case MIXER_ATTENTION:
+        attention_bind(&l->attention, &spec->attention, d->spec.norm, hidden, &names->attention,
+                       &b);
+        break;
+    }
+    switch (spec->ffn) {
+    case FFN_MLP: mlp_bind(&l->mlp, &spec->mlp, hidden, &names->mlp, &b); break;
+    }
 }
 
 // A head of its own, or the embedding's. A checkpoint that ties them may still ship a head: like
 // the reference, the tie wins.
-static void bind_head(struct decoder *d, const struct decoder_names *names, struct weights *w,
-                      struct error *e) {
-    char full[PREFIX];
-    snprintf(full, sizeof full, "%s.weight", names->head);
-    bool present = weights_has(w, sv(full));
+static void bind_head(struct decoder *d, struct binder *b) {
+    const char *name = d->names->head;
+    bool present = name && bind_has(b, name);
     bool own = d->spec.head == HEAD_OWN || (d->spec.head == HEAD_IF_PRESENT && present);
-    struct binder b = {w, "", e};
-    if (own || present)
-        bind_matrix(&b, names->head, d->spec.vocab, d->spec.hidden, false, &d->head);
+    if (own || present) bind_matrix(b, name, d->spec.vocab, d->spec.hidden, false, &d->head);
     if (own) return;
-    if (present) log_say(LOG_INFO, "%s is ignored: the config ties it to the embedding", full);
+    if (present)
+        log_say(LOG_INFO, "%s.weight is ignored: the config ties it to the embedding", name);
     d->head = d->embed;
 }
 
-struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_names *names,
+static void make_ropes(struct decoder *d) {
+    int64_t total = 0;
+    for (int i = 0; i < d->spec.ropes; i++) total += d->spec.rope[i].dim;
+    float *at = d->frequencies = mem_array((size_t)total, sizeof *at);
+    for (int i = 0; i < d->spec.ropes; i++) {
+        const struct rope_spec *spec = &d->spec.rope[i];
+        struct rope *r = &d->rope[i];
+        int64_t pairs = spec->dim / 2;
+        r->interleaved = spec->interleaved;
+        r->inv_freq = tensor_1d(DT_F32, pairs, at);
+        rope_frequencies(&spec->config, spec->dim, at, &r->scale);
+        at += pairs;
+        if (spec->config.kind != ROPE_LONG) continue;
+        r->long_freq = tensor_1d(DT_F32, pairs, at);
+        r->longest = spec->config.original_context;
+        rope_long_frequencies(&spec->config, spec->dim, at);
+        at += pairs;
+    }
+}
+
+static const struct decoder_names *find_layout(const struct decoder_names *const *layouts,
+                                               struct binder *b) {
+    for (const struct decoder_names *const *l = layouts; *l; l++)
+        if (bind_has(b, (*l)->embed)) return *l;
+    return layouts[0]; // whose embedding is then reported missing
+}
+
+struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_names *const *layouts,
                              struct weights *w, struct error *e) {
     struct decoder *d = mem_alloc(sizeof *d);
+    struct binder b = {w, "", false, e};
     d->spec = spec;
+    d->names = find_layout(layouts, &b);
     d->layer = mem_array((size_t)spec.layers, sizeof *d->layer);
-    int64_t width = spec.layer[0].attention.width;
-    d->inv_freq = mem_array((size_t)width / 2, sizeof *d->inv_freq);
-    rope_frequencies(&spec.rope, width, d->inv_freq, &d->rope.scale);
-    d->rope.inv_freq = tensor_1d(DT_F32, width / 2, d->inv_freq);
-
-    struct binder b = {w, "", e};
-    bind_matrix(&b, names->embed, spec.vocab, spec.hidden, false, &d->embed);
-    for (int64_t i = 0; i < spec.layers && !e->set; i++) bind_layer(d, i, names, w, e);
-    bind_vector(&b, names->norm, spec.hidden, &d->norm);
-    if (!e->set) bind_head(d, names, w, e);
+    make_ropes(d);
+    bind_matrix(&b, d->names->embed, spec.vocab, spec.hidden, false, &d->embed);
+    if (spec.positions)
+        bind_matrix(&b, d->names->positions, spec.positions, spec.hidden, false, &d->positions);
+    for (int64_t i = 0; i < spec.layers && !e->set; i++) bind_layer(d, i, w, e);
+    norm_bind(&d->norm, spec.norm, spec.hidden, d->names->norm, &b);
+    if (!e->set) bind_head(d, &b);
     if (!e->set) return d;
     decoder_close(d);
     return NULL;
@@ -87,30 +116,49 @@ void decoder_close(struct decoder *d) {
     if (!d) return;
     decoder_spec_free(&d->spec);
     free(d->layer);
-    free(d->inv_freq);
+    free(d->frequencies);
     free(d);
+}
+
+static bool store_layer(struct layer *l, const struct layer_spec *spec, struct store *s,
+                        const char *what, struct error *e) {
+    for (int n = 0; n < LAYER_NORMS; n++)
+        if (!norm_store(&l->norm[n], s, what, e)) return false;
+    switch (spec->mixer) {
+    case MIXER_ATTENTION:
+        if (!attention_store(&l->attention, s, what, e)) return false;
+        break;
+    }
+    switch (spec->ffn) {
+    case FFN_MLP: return mlp_store(&l->mlp, s, what, e);
+    }
+    return true;
 }
 
 bool decoder_store(struct decoder *d, struct store *s, struct error *e) {
     bool tied = d->head.data.data == d->embed.data.data;
     if (!store_weight(s, &d->embed, "the embedding", e)) return false;
+    if (!store_weight(s, &d->positions, "the positions", e)) return false;
     if (tied) d->head = d->embed;
     if (!tied && !store_weight(s, &d->head, "the head", e)) return false;
-    if (!store_tensor(s, &d->norm, "the final norm", e)) return false;
-    if (!store_tensor(s, &d->rope.inv_freq, "rotary frequencies", e)) return false;
+    if (!norm_store(&d->norm, s, "the final norm", e)) return false;
+    for (int i = 0; i < d->spec.ropes; i++) {
+        struct rope *r = &d->rope[i];
+        if (!store_tensor(s, &r->inv_freq, "rotary frequencies", e)) return false;
+        if (r->long_freq.dims && !store_tensor(s, &r->long_freq, "rotary frequencies", e))
+            return false;
+    }
     for (int64_t i = 0; i < d->spec.layers; i++) {
-        struct layer *l = &d->layer[i];
         char what[PREFIX];
         snprintf(what, sizeof what, "layer %lld", (long long)i);
-        if (!store_tensor(s, &l->attention_norm, what, e) ||
-            !store_tensor(s, &l->mlp_norm, what, e) ||
-            !attention_store(&l->attention, s, what, e) || !mlp_store(&l->mlp, s, what, e))
-            return false;
+        if (!store_layer(&d->layer[i], &d->spec.layer[i], s, what, e)) return false;
     }
     return true;
 }
 
 const struct decoder_spec *decoder_spec(const struct decoder *d) { return &d->spec; }
+
+const struct decoder_names *decoder_layout(const struct decoder *d) { return d->names; }
 
 struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
     const struct attention_spec *a = &d->spec.layer[layer].attention;
@@ -119,14 +167,20 @@ struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
             {.heads = a->kv_heads, .k_width = a->width, .v_width = a->width, .window = a->window}}};
 }
 
+int64_t decoder_short_context(const struct decoder *d) {
+    for (int i = 0; i < d->spec.ropes; i++)
+        if (d->rope[i].long_freq.dims) return d->rope[i].longest;
+    return 0;
+}
+
 struct decoder_cost decoder_cost(const struct decoder *d) {
     struct decoder_cost c = {.head_bytes = weight_bytes(&d->head),
                              .head_elements = d->head.out * d->head.in};
     for (int64_t i = 0; i < d->spec.layers; i++) {
-        const struct attention *a = &d->layer[i].attention;
-        const struct mlp *m = &d->layer[i].mlp;
-        const struct weight *w[] = {&a->q, &a->k, &a->v, &a->o, &m->gate, &m->up, &m->down};
-        for (size_t k = 0; k < sizeof w / sizeof *w; k++) {
+        struct weight *w[ATTENTION_WEIGHTS + MLP_WEIGHTS];
+        int n = attention_weights(&d->layer[i].attention, w);
+        n += mlp_weights(&d->layer[i].mlp, w + n);
+        for (int k = 0; k < n; k++) {
             c.layer_bytes += weight_bytes(w[k]);
             c.layer_elements += w[k]->out * w[k]->in;
         }
@@ -134,20 +188,65 @@ struct decoder_cost decoder_cost(const struct decoder *d) {
     return c;
 }
 
+static struct tensor norm_if(struct context *c, const struct layer_spec *spec,
+                             const struct layer *l, enum layer_norm n, struct tensor x) {
+    return spec->norms & 1 << n ? norm_forward(c, &l->norm[n], x) : x;
+}
+
+static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, struct tensor h,
+                         const struct rows *rows, const struct layer_state *state) {
+    const struct layer_spec *spec = &d->spec.layer[i];
+    const struct layer *l = &d->layer[i];
+    struct tensor y = h;
+    switch (spec->mixer) {
+    case MIXER_ATTENTION: {
+        int r = spec->attention.rope;
+        y = attention_forward(c, &l->attention, h, rows, state->kv, r < 0 ? NULL : &d->rope[r]);
+        break;
+    }
+    }
+    return norm_if(c, spec, l, NORM_MIXER_OUT, y);
+}
+
+static struct tensor feed(struct context *c, const struct layer_spec *spec, const struct layer *l,
+                          struct tensor h) {
+    struct tensor y = h;
+    switch (spec->ffn) {
+    case FFN_MLP: y = mlp_forward(c, &l->mlp, h); break;
+    }
+    return norm_if(c, spec, l, NORM_FFN_OUT, y);
+}
+
+// x [n, hidden], the residual stream, takes layer i in.
+static void layer_forward(struct context *c, const struct decoder *d, int64_t i, struct tensor x,
+                          const struct rows *rows, const struct layer_state *state) {
+    const struct layer_spec *spec = &d->spec.layer[i];
+    const struct layer *l = &d->layer[i];
+    size_t mark = scratch_mark(c);
+    struct tensor h = norm_if(c, spec, l, NORM_MIXER, x);
+    struct tensor y = mix(c, d, i, h, rows, state);
+    if (spec->parallel) {
+        if (spec->norms & 1 << NORM_FFN) h = norm_forward(c, &l->norm[NORM_FFN], x);
+        struct tensor z = feed(c, spec, l, h);
+        add_to(c, x, y);
+        add_to(c, x, z);
+    } else {
+        add_to(c, x, y);
+        scratch_release(c, mark);
+        add_to(c, x, feed(c, spec, l, norm_if(c, spec, l, NORM_FFN, x)));
+    }
+    scratch_release(c, mark);
+}
+
 struct tensor decoder_forward(struct context *c, const struct decoder *d, const struct rows *rows,
                               const struct layer_state *state, struct tensor wanted) {
-    float eps = d->spec.eps;
+    const struct decoder_spec *s = &d->spec;
     struct tensor x = embed(c, &d->embed, rows->ids);
-    for (int64_t i = 0; i < d->spec.layers; i++) {
-        const struct layer *l = &d->layer[i];
-        size_t mark = scratch_mark(c);
-        struct tensor h = rms_norm(c, x, l->attention_norm, eps);
-        add_to(c, x, attention_forward(c, &l->attention, h, rows, state[i].kv, &d->rope, eps));
-        scratch_release(c, mark);
-        h = rms_norm(c, x, l->mlp_norm, eps);
-        add_to(c, x, mlp_forward(c, &l->mlp, h));
-        scratch_release(c, mark);
-    }
+    if (s->embed_scale != 0) scale(c, x, s->embed_scale);
+    if (s->positions) add_to(c, x, embed(c, &d->positions, rows->pos));
+    for (int64_t i = 0; i < s->layers; i++) layer_forward(c, d, i, x, rows, &state[i]);
     x = gather_rows(c, x, wanted);
-    return linear(c, rms_norm(c, x, d->norm, eps), &d->head);
+    struct tensor logits = linear(c, norm_forward(c, &d->norm, x), &d->head);
+    if (s->logit_scale != 0) scale(c, logits, s->logit_scale);
+    return s->logit_cap != 0 ? soft_cap(c, logits, s->logit_cap) : logits;
 }

@@ -1,5 +1,5 @@
-// The decoder stack: embedding, layers of norm + attention + norm + MLP around a residual stream,
-// final norm, head. A family is a `decoder_spec` and the names of its tensors.
+// The decoder stack: embedding, layers of a mixer (attention) and a feed-forward block around a
+// residual stream, final norm, head. A family is a `decoder_spec` and the names of its tensors.
 #ifndef NN_DECODER_H
 #define NN_DECODER_H
 
@@ -8,43 +8,89 @@
 #include "nn/mlp.h"
 #include "nn/state.h"
 
-struct layer_spec {
-    struct attention_spec attention;
-    struct mlp_spec mlp;
+// Norms of a layer: before and after its mixer, before and after its feed-forward block.
+enum layer_norm { NORM_MIXER, NORM_MIXER_OUT, NORM_FFN, NORM_FFN_OUT, LAYER_NORMS };
+enum { // sets of them
+    NORMS_PRE = 1 << NORM_MIXER | 1 << NORM_FFN,
+    NORMS_POST = 1 << NORM_MIXER_OUT | 1 << NORM_FFN_OUT,
+    NORMS_SANDWICH = NORMS_PRE | NORMS_POST,
+    NORMS_ONE = 1 << NORM_MIXER,
 };
+
+enum mixer { MIXER_ATTENTION };
+enum ffn { FFN_MLP };
+
+// One after the other, each over its own norms:
+//     x += out_norm(mixer(norm(x))); x += out_norm(ffn(norm(x)))
+// or parallel, both of the layer's input: x += mixer(norm(x)) + ffn(norm(x)), where without
+// NORM_FFN the mixer's norm serves both.
+struct layer_spec {
+    int norms; // a set
+    bool parallel;
+    enum mixer mixer;
+    union {
+        struct attention_spec attention;
+    };
+    enum ffn ffn;
+    union {
+        struct mlp_spec mlp;
+    };
+};
+
+// A rotation that layers share; dim elements of a head turn.
+struct rope_spec {
+    struct rope_config config;
+    int64_t dim;
+    bool interleaved; // element 2 i pairs with 2 i + 1, not i with i + dim / 2
+};
+
+enum { ROPES = 2 };
 
 enum head { HEAD_OWN, HEAD_TIED, HEAD_IF_PRESENT }; // the last: tied unless it has its own weight
 
 struct decoder_spec {
     int64_t hidden, vocab, layers;
     struct layer_spec *layer; // [layers], owned; decoder_spec_free
-    float eps;                // of every norm
-    struct rope_config rope;
+    struct norm_spec norm;    // of every norm
+    struct rope_spec rope[ROPES];
+    int ropes;
+    int64_t positions; // rows of a table of learned positions, added to the embedding; 0: none
+    float embed_scale, logit_scale; // factors; 0: none
+    float logit_cap;                // logits become cap * tanh(logit / cap); 0: none
     enum head head;
     int64_t context; // positions it was trained for
 };
 
 void decoder_spec_free(struct decoder_spec *s);
 
+// The names of a checkpoint layout. Those of parts that a spec does not have may be NULL.
 struct decoder_names {
-    const char *embed, *norm, *head;
+    const char *embed, *positions, *norm, *head;
     const char *layer; // before a layer's number: "model.layers."
-    const char *attention_norm, *mlp_norm;
+    const char *layer_norm[LAYER_NORMS];
     struct attention_names attention;
     struct mlp_names mlp;
+    bool transposed;            // matrices of layers are [in, out]
+    const char *const *ignored; // tensors that hold nothing to know: patterns as
+                                // weights_check_unused takes them, or NULL
 };
 
 struct decoder;
 
-// Takes spec over (also when it fails). The weights must outlive the decoder.
-struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_names *names,
+// Takes spec over (also when it fails). layouts ends with NULL; the one whose embedding is there is
+// taken. The weights must outlive the decoder.
+struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_names *const *layouts,
                              struct weights *w, struct error *e);
 void decoder_close(struct decoder *d); // NULL is fine
 // Puts the weights on the store's device.
 bool decoder_store(struct decoder *d, struct store *s, struct error *e);
 
 const struct decoder_spec *decoder_spec(const struct decoder *d);
+const struct decoder_names *decoder_layout(const struct decoder *d);
 struct state_decl decoder_state(const struct decoder *d, int64_t layer);
+// A sequence that grows longer than this is to be computed anew from its first token (LongRoPE);
+// 0: there is no such length.
+int64_t decoder_short_context(const struct decoder *d);
 
 // What steps do with the matrices: a step reads each once, and multiplies each of its rows with all
 // elements of the layers' matrices, and the rows whose logits are wanted with the head's.

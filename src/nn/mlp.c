@@ -1,23 +1,29 @@
 #include "nn/mlp.h"
 
-#include "nn/bind.h"
-
-bool mlp_bind(struct mlp *m, const struct mlp_spec *spec, int64_t hidden,
-              const struct mlp_names *names, const char *prefix, struct weights *w,
-              struct error *e) {
+void mlp_bind(struct mlp *m, const struct mlp_spec *spec, int64_t hidden,
+              const struct mlp_names *names, struct binder *b) {
     m->spec = *spec;
-    struct binder b = {w, prefix, e};
-    bind_matrix(&b, names->gate, spec->width, hidden, spec->bias, &m->gate);
-    bind_matrix(&b, names->up, spec->width, hidden, spec->bias, &m->up);
-    bind_matrix(&b, names->down, hidden, spec->width, spec->bias, &m->down);
-    return !e->set;
+    bool packed = names->gate_up && (!names->gate || bind_has(b, names->gate_up));
+    if (packed)
+        bind_packed(b, names->gate_up, 2, (const int64_t[]){spec->width, spec->width}, hidden,
+                    spec->bias, (struct weight *const[]){&m->gate, &m->up});
+    if (!packed && !spec->plain)
+        bind_matrix(b, names->gate, spec->width, hidden, spec->bias, &m->gate);
+    if (!packed) bind_matrix(b, names->up, spec->width, hidden, spec->bias, &m->up);
+    bind_matrix(b, names->down, hidden, spec->width, spec->bias, &m->down);
 }
 
-bool mlp_store(struct mlp *m, struct store *s, const char *prefix, struct error *e) {
-    return store_weight(s, &m->gate, prefix, e) && store_weight(s, &m->up, prefix, e) &&
-           store_weight(s, &m->down, prefix, e);
+int mlp_weights(struct mlp *m, struct weight *w[MLP_WEIGHTS]) {
+    w[0] = &m->up, w[1] = &m->down, w[2] = &m->gate;
+    return m->spec.plain ? 2 : 3;
+}
+
+bool mlp_store(struct mlp *m, struct store *s, const char *what, struct error *e) {
+    return store_weight(s, &m->gate, what, e) && store_weight(s, &m->up, what, e) &&
+           store_weight(s, &m->down, what, e);
 }
 
 struct tensor mlp_forward(struct context *c, const struct mlp *m, struct tensor x) {
+    if (m->spec.plain) return linear(c, activate(c, linear(c, x, &m->up), m->spec.act), &m->down);
     return linear(c, glu(c, x, &m->gate, &m->up, m->spec.act), &m->down);
 }

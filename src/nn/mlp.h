@@ -1,14 +1,14 @@
-// The gated feed-forward block (SwiGLU and its like): down(act(gate x) * up x).
+// The feed-forward block: down(act(gate x) * up x) (SwiGLU and its like), or down(act(up x)).
 #ifndef NN_MLP_H
 #define NN_MLP_H
 
 #include "checkpoint/store.h"
-#include "checkpoint/weights.h"
-#include "compute/compute.h"
+#include "nn/bind.h"
 
 struct mlp_spec {
     int64_t width;
     enum activation act;
+    bool plain; // no gate
     bool bias;
 };
 
@@ -19,12 +19,15 @@ struct mlp {
 
 struct mlp_names {
     const char *gate, *up, *down;
+    const char *gate_up; // gate and up as one matrix, where it is there: all rows of gate, then up
 };
 
-bool mlp_bind(struct mlp *m, const struct mlp_spec *spec, int64_t hidden,
-              const struct mlp_names *names, const char *prefix, struct weights *w,
-              struct error *e);
-bool mlp_store(struct mlp *m, struct store *s, const char *prefix, struct error *e);
+void mlp_bind(struct mlp *m, const struct mlp_spec *spec, int64_t hidden,
+              const struct mlp_names *names, struct binder *b);
+// The matrices; returns how many.
+enum { MLP_WEIGHTS = 3 };
+int mlp_weights(struct mlp *m, struct weight *w[MLP_WEIGHTS]);
+bool mlp_store(struct mlp *m, struct store *s, const char *what, struct error *e);
 // x [n, hidden], normed -> [n, hidden]
 struct tensor mlp_forward(struct context *c, const struct mlp *m, struct tensor x);
 

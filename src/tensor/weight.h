@@ -17,7 +17,11 @@ struct weight {
     int bits, group; // of a quantized layout
     struct tensor data, scales, biases;
     struct tensor bias; // [out] F32, added to the product; dims 0: none
+    bool transposed;    // dense data as published is [in, out]; store_weight turns it
 };
+
+// A view of the outputs [from, from + count).
+struct weight weight_rows(const struct weight *w, int64_t from, int64_t count);
 
 // Bytes that reading the whole weight once moves.
 size_t weight_bytes(const struct weight *w);

@@ -92,6 +92,7 @@ static void attend_span(const struct attention_job *j, const struct block *b, in
     struct attend a = {.queries = b->queries, .k_width = kv->k.n[3], .v_width = kv->v.n[3]};
     a.q = q;
     a.type = kv->k.type;
+    a.soft_cap = j->opt->soft_cap;
     a.acc = s->acc, a.top = s->top, a.sum = s->sum;
     a.from = limits, a.to = limits + b->queries;
     a.work = work;

@@ -54,7 +54,6 @@ struct pair_job {
     const struct cpu_kernels *kernels;
     struct tensor y, a, b;
     enum activation act;
-    float eps;
 };
 
 static void act_mul_row(void *arg, int64_t row) {
@@ -69,18 +68,73 @@ static void cpu_act_mul(struct context *c, struct tensor y, struct tensor a, str
     cpu_rows(c, y.n[0], 8 * y.stride[0], act_mul_row, &j);
 }
 
-static void rms_norm_row(void *arg, int64_t row) {
-    struct pair_job *j = arg;
+struct norm_job {
+    const struct cpu_kernels *kernels;
+    struct tensor y, x;
+    const float *w, *b;
+    float eps;
+    bool centred;
+};
+
+static void norm_row(void *arg, int64_t row) {
+    struct norm_job *j = arg;
     int64_t width = tensor_width(j->y), each = j->y.stride[0] / width;
-    for (int64_t i = 0; i < each; i++)
-        j->kernels->rms_norm(row_of(j->y, row) + i * width, row_of(j->a, row) + i * width,
-                             j->b.data, width, j->eps);
+    for (int64_t i = 0; i < each; i++) {
+        float *y = row_of(j->y, row) + i * width, *x = row_of(j->x, row) + i * width;
+        if (j->centred)
+            j->kernels->layer_norm(y, x, j->w, j->b, width, j->eps);
+        else
+            j->kernels->rms_norm(y, x, j->w, width, j->eps);
+    }
 }
 
 static void cpu_rms_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w,
                          float eps) {
-    struct pair_job j = {.kernels = c->dev->kernels, .y = y, .a = x, .b = w, .eps = eps};
-    cpu_rows(c, y.n[0], 2 * y.stride[0], rms_norm_row, &j);
+    struct norm_job j = {.kernels = c->dev->kernels, .y = y, .x = x, .w = w.data, .eps = eps};
+    cpu_rows(c, y.n[0], 2 * y.stride[0], norm_row, &j);
+}
+
+static void cpu_layer_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                           struct tensor b, float eps) {
+    struct norm_job j = {c->dev->kernels, y, x, w.data, b.data, eps, true};
+    cpu_rows(c, y.n[0], 3 * y.stride[0], norm_row, &j);
+}
+
+struct unary_job {
+    const struct cpu_kernels *kernels;
+    struct tensor x;
+    enum activation act;
+    float by;
+};
+
+static void activate_row(void *arg, int64_t row) {
+    struct unary_job *j = arg;
+    j->kernels->activate(row_of(j->x, row), j->x.n[1], j->act);
+}
+
+static void cpu_activate(struct context *c, struct tensor x, enum activation act) {
+    struct unary_job j = {.kernels = c->dev->kernels, .x = x, .act = act};
+    cpu_rows(c, x.n[0], 8 * x.n[1], activate_row, &j);
+}
+
+static void scale_row(void *arg, int64_t row) {
+    struct unary_job *j = arg;
+    j->kernels->scale(row_of(j->x, row), j->x.n[1], j->by);
+}
+
+static void cpu_scale(struct context *c, struct tensor x, float by) {
+    struct unary_job j = {.kernels = c->dev->kernels, .x = x, .by = by};
+    cpu_rows(c, x.n[0], x.n[1], scale_row, &j);
+}
+
+static void soft_cap_row(void *arg, int64_t row) {
+    struct unary_job *j = arg;
+    j->kernels->soft_cap(row_of(j->x, row), j->x.n[1], j->by);
+}
+
+static void cpu_soft_cap(struct context *c, struct tensor x, float cap) {
+    struct unary_job j = {.kernels = c->dev->kernels, .x = x, .by = cap};
+    cpu_rows(c, x.n[0], 8 * x.n[1], soft_cap_row, &j);
 }
 
 static void add_row(void *arg, int64_t row) {
@@ -103,7 +157,8 @@ static void cpu_gather_rows(struct context *c, struct tensor y, struct tensor x,
 
 struct rope_job {
     const struct cpu_kernels *kernels;
-    struct tensor x, pos;
+    struct tensor x;
+    const struct rows *rows;
     const struct rope *r;
 };
 
@@ -111,21 +166,27 @@ static void rope_row(void *arg, int64_t row) {
     struct rope_job *j = arg;
     enum { CHUNK = 128 };
     float cos[CHUNK], sin[CHUNK];
-    int64_t pairs = j->r->inv_freq.n[0], width = j->x.n[2];
-    const float *freq = j->r->inv_freq.data;
-    float at = (float)((const int32_t *)j->pos.data)[row];
+    const struct rope *r = j->r;
+    int64_t pairs = r->inv_freq.n[0], width = j->x.n[2];
+    bool longer = r->long_freq.dims && ((const int32_t *)j->rows->length.data)[row] > r->longest;
+    const float *freq = longer ? r->long_freq.data : r->inv_freq.data;
+    float at = (float)((const int32_t *)j->rows->pos.data)[row];
     for (int64_t i = 0; i < pairs; i += CHUNK) {
         int64_t count = pairs - i < CHUNK ? pairs - i : CHUNK;
-        j->kernels->angles(cos, sin, freq + i, count, at, j->r->scale);
+        j->kernels->angles(cos, sin, freq + i, count, at, r->scale);
         for (int64_t h = 0; h < j->x.n[1]; h++) {
-            float *a = row_of(j->x, row) + h * width + i;
-            j->kernels->rotate(a, a + pairs, cos, sin, count);
+            float *a = row_of(j->x, row) + h * width;
+            if (r->interleaved)
+                j->kernels->rotate_pairs(a + 2 * i, cos, sin, count);
+            else
+                j->kernels->rotate(a + i, a + i + pairs, cos, sin, count);
         }
     }
 }
 
-static void cpu_rope(struct context *c, struct tensor x, struct tensor pos, const struct rope *r) {
-    struct rope_job j = {c->dev->kernels, x, pos, r};
+static void cpu_rope(struct context *c, struct tensor x, const struct rows *rows,
+                     const struct rope *r) {
+    struct rope_job j = {c->dev->kernels, x, rows, r};
     cpu_rows(c, x.n[0], 4 * r->inv_freq.n[0] + x.n[1] * x.n[2], rope_row, &j);
 }
 
@@ -214,8 +275,12 @@ static const struct ops cpu_ops = {
     .linear = cpu_linear,
     .glu = cpu_glu,
     .act_mul = cpu_act_mul,
+    .activate = cpu_activate,
     .rms_norm = cpu_rms_norm,
+    .layer_norm = cpu_layer_norm,
     .add_to = cpu_add_to,
+    .scale = cpu_scale,
+    .soft_cap = cpu_soft_cap,
     .gather_rows = cpu_gather_rows,
     .rope = cpu_rope,
     .kv_write = cpu_kv_write,

@@ -44,6 +44,7 @@ struct attend {
     const void *k;   // [count, k_width]
     const void *v;   // [count, v_width]
     enum dtype type; // of k and v
+    float soft_cap;  // of scores; 0: none
     int64_t *from, *to;
     float *acc, *top, *sum; // [queries, v_width], [queries], [queries]
     float *work;            // attend_work floats
@@ -52,6 +53,10 @@ static inline int64_t attend_work(int64_t queries, int64_t k_width, int64_t v_wi
     return (queries + k_width + v_width) * ATTEND_TOKENS;
 }
 
+// 2 sqrt(2 / pi), and that times 0.044715. With u the polynomial of the tanh approximation of GELU,
+// x (1 + tanh(u)) / 2 is x / (1 + e^(-2 u)), which keeps its precision where tanh comes near -1.
+static const float GELU_LINEAR = 1.5957691216f, GELU_CUBIC = 0.0713548162726f;
+
 struct cpu_kernels {
     void (*matmul)(const struct matmul *m, const struct tile *t, float *work);
     // Rounds a row of n activations, n a multiple of 32, for weights of 4 or 8 bits. NULL: products
@@ -59,13 +64,21 @@ struct cpu_kernels {
     void (*quantize)(struct q8 *q, const float *x, int64_t n, int bits);
     // y = row `row` of the weight, in floats
     void (*dequantize_row)(const struct weight *w, int64_t row, float *y);
+    // w NULL: ones; b NULL: zeros
     void (*rms_norm)(float *y, const float *x, const float *w, int64_t n, float eps);
+    void (*layer_norm)(float *y, const float *x, const float *w, const float *b, int64_t n,
+                       float eps);
+    void (*activate)(float *x, int64_t n, enum activation act);
     void (*act_mul)(float *y, const float *a, const float *b, int64_t n, enum activation act);
     void (*add)(float *x, const float *y, int64_t n); // x += y
+    void (*scale)(float *x, int64_t n, float by);
+    void (*soft_cap)(float *x, int64_t n, float cap);
     // cos and sin of at * freq[i], times scale
     void (*angles)(float *cos, float *sin, const float *freq, int64_t n, float at, float scale);
     // rotates the pairs (a[i], b[i]) in place
     void (*rotate)(float *a, float *b, const float *cos, const float *sin, int64_t n);
+    // rotates the pairs (a[2 i], a[2 i + 1]) in place
+    void (*rotate_pairs)(float *a, const float *cos, const float *sin, int64_t n);
     // n floats as elements of another type
     void (*convert)(void *to, enum dtype type, const float *from, int64_t n);
     void (*attend)(const struct attend *a);

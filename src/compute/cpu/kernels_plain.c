@@ -63,22 +63,49 @@ static void matmul_tile(const struct matmul *m, const struct tile *t, float *wor
 
 static void rms_norm_row(float *y, const float *x, const float *w, int64_t n, float eps) {
     float scale = 1.0f / sqrtf(dot(x, x, n) / (float)n + eps);
-    for (int64_t i = 0; i < n; i++) y[i] = x[i] * scale * w[i];
+    for (int64_t i = 0; i < n; i++) y[i] = w ? x[i] * scale * w[i] : x[i] * scale;
 }
 
-static float activate(float x, enum activation act) {
+// The variance from the differences to the mean: the mean of squares less the square of the mean
+// would cancel.
+static void layer_norm_row(float *y, const float *x, const float *w, const float *b, int64_t n,
+                           float eps) {
+    float sum[8] = {0};
+    for (int64_t i = 0; i < n; i++) sum[i & 7] += x[i];
+    for (int k = 1; k < 8; k++) sum[0] += sum[k];
+    float mean = sum[0] / (float)n;
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] - mean;
+    float scale = 1.0f / sqrtf(dot(y, y, n) / (float)n + eps);
+    for (int64_t i = 0; i < n; i++) y[i] = y[i] * scale * (w ? w[i] : 1) + (b ? b[i] : 0);
+}
+
+static float activated(float x, enum activation act) {
     switch (act) {
     case ACT_SILU: return x / (1.0f + expf(-x));
+    case ACT_GELU: return 0.5f * x * erfcf(-0.70710678118f * x);
+    case ACT_GELU_TANH: return x / (1.0f + expf(-x * (GELU_LINEAR + GELU_CUBIC * x * x)));
     }
     return x;
 }
 
+static void activate_row(float *x, int64_t n, enum activation act) {
+    for (int64_t i = 0; i < n; i++) x[i] = activated(x[i], act);
+}
+
 static void act_mul_row(float *y, const float *a, const float *b, int64_t n, enum activation act) {
-    for (int64_t i = 0; i < n; i++) y[i] = activate(a[i], act) * b[i];
+    for (int64_t i = 0; i < n; i++) y[i] = activated(a[i], act) * b[i];
 }
 
 static void add_row(float *x, const float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] += y[i];
+}
+
+static void scale_row(float *x, int64_t n, float by) {
+    for (int64_t i = 0; i < n; i++) x[i] *= by;
+}
+
+static void soft_cap_row(float *x, int64_t n, float cap) {
+    for (int64_t i = 0; i < n; i++) x[i] = cap * tanhf(x[i] / cap);
 }
 
 static void rope_angles(float *cos, float *sin, const float *freq, int64_t n, float at,
@@ -97,6 +124,10 @@ static void rotate_row(float *a, float *b, const float *cos, const float *sin, i
     }
 }
 
+static void rotate_pairs_row(float *a, const float *cos, const float *sin, int64_t n) {
+    for (int64_t i = 0; i < n; i++) rotate_row(a + 2 * i, a + 2 * i + 1, cos + i, sin + i, 1);
+}
+
 static void convert_row(void *to, enum dtype type, const float *from, int64_t n) {
     for (int64_t i = 0; i < n; i++) store_float(to, type, i, from[i]);
 }
@@ -107,7 +138,7 @@ static void attend_query(const struct attend *a, int64_t m, float *s) {
         float sum = 0;
         for (int64_t i = 0; i < a->k_width; i++)
             sum += a->q[m * a->k_width + i] * load_float(a->k, a->type, t * a->k_width + i);
-        s[t] = sum;
+        s[t] = a->soft_cap > 0 ? a->soft_cap * tanhf(sum / a->soft_cap) : sum;
         top = s[t] > top ? s[t] : top;
     }
     float keep = expf(was - top);
@@ -131,10 +162,15 @@ const struct cpu_kernels kernels_plain = {
     .matmul = matmul_tile,
     .dequantize_row = dequantize_row,
     .rms_norm = rms_norm_row,
+    .layer_norm = layer_norm_row,
+    .activate = activate_row,
     .act_mul = act_mul_row,
     .add = add_row,
+    .scale = scale_row,
+    .soft_cap = soft_cap_row,
     .angles = rope_angles,
     .rotate = rotate_row,
+    .rotate_pairs = rotate_pairs_row,
     .convert = convert_row,
     .attend = attend_page,
 };

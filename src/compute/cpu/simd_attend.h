@@ -6,7 +6,7 @@
 #ifndef COMPUTE_CPU_SIMD_ATTEND_H
 #define COMPUTE_CPU_SIMD_ATTEND_H
 
-#include "compute/cpu/vec.h"
+#include "compute/cpu/simd_rows.h"
 
 enum { TILE_Q = 4, TILE_T = LANES == 16 ? 4 : 2, TOKENS = ATTEND_TOKENS };
 
@@ -67,6 +67,7 @@ static void all_scores(const struct attend *a, const float *keys, float *s) {
 // Scores become weights; those of tokens that the query does not see become 0.
 static void softmax_step(const struct attend *a, int64_t m, float *s) {
     int64_t from = a->from[m], to = a->to[m];
+    if (a->soft_cap > 0) soft_cap_row(s, to, a->soft_cap);
     for (int64_t t = 0; t < from; t++) s[t] = -INFINITY;
     for (int64_t t = to; t < TOKENS; t++) s[t] = -INFINITY;
     vf highest = vf_set(a->top[m]);

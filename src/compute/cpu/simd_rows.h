@@ -18,24 +18,82 @@ static void rms_norm_row(float *y, const float *x, const float *w, int64_t n, fl
     }
     float scale = 1.0f / sqrtf(vf_sum(vf_add(sum, more)) / (float)n + eps);
     vf s = vf_set(scale);
-    for (i = 0; i + LANES <= n; i += LANES)
-        vf_store(y + i, vf_mul(vf_mul(vf_load(x + i), s), vf_load(w + i)));
-    for (; i < n; i++) y[i] = x[i] * scale * w[i];
+    for (i = 0; i + LANES <= n; i += LANES) {
+        vf a = vf_mul(vf_load(x + i), s);
+        vf_store(y + i, w ? vf_mul(a, vf_load(w + i)) : a);
+    }
+    for (; i < n; i++) y[i] = w ? x[i] * scale * w[i] : x[i] * scale;
 }
 
-static inline vf activate(vf x, enum activation act) {
+static void layer_norm_row(float *y, const float *x, const float *w, const float *b, int64_t n,
+                           float eps) {
+    vf sum = vf_zero(), squares = vf_zero();
+    int64_t i = 0;
+    for (; i < n; i += LANES)
+        sum = vf_add(sum, n - i < LANES ? vf_load_n(x + i, n - i) : vf_load(x + i));
+    float mean = vf_sum(sum) / (float)n;
+    for (i = 0; i + LANES <= n; i += LANES) {
+        vf a = vf_sub(vf_load(x + i), vf_set(mean));
+        squares = vf_fma(a, a, squares);
+        vf_store(y + i, a);
+    }
+    float rest = 0;
+    for (; i < n; i++) {
+        y[i] = x[i] - mean;
+        rest += y[i] * y[i];
+    }
+    float scale = 1.0f / sqrtf((vf_sum(squares) + rest) / (float)n + eps);
+    for (i = 0; i + LANES <= n; i += LANES) {
+        vf a = vf_mul(vf_load(y + i), vf_set(scale));
+        if (w) a = vf_mul(a, vf_load(w + i));
+        vf_store(y + i, b ? vf_add(a, vf_load(b + i)) : a);
+    }
+    for (; i < n; i++) y[i] = y[i] * scale * (w ? w[i] : 1) + (b ? b[i] : 0);
+}
+
+static inline vf logistic_product(vf x, vf u) { // x / (1 + e^-u)
+    return vf_div(x, vf_add(vf_set(1.0f), vf_exp(vf_sub(vf_zero(), u))));
+}
+
+// erfc(z) for z >= 0 is t p(t) e^(-z^2), t = 1 / (1 + 0.3275911 z), within 1.5e-7 (Abramowitz and
+// Stegun 7.1.26). For x < 0, Phi(x) is half of erfc(-x / sqrt 2); else it is 1 less that.
+static inline vf gelu(vf x) {
+    vf zero = vf_zero(), one = vf_set(1.0f);
+    vf z = vf_mul(vf_max(x, vf_sub(zero, x)), vf_set(0.70710678118f));
+    vf t = vf_div(one, vf_fma(vf_set(0.3275911f), z, one));
+    vf p = vf_fma(vf_set(1.061405429f), t, vf_set(-1.453152027f));
+    p = vf_fma(p, t, vf_set(1.421413741f));
+    p = vf_fma(p, t, vf_set(-0.284496736f));
+    p = vf_fma(p, t, vf_set(0.254829592f));
+    p = vf_mul(vf_mul(p, t), vf_exp(vf_fnma(z, z, zero)));
+    // x Phi(x) = max(x, 0) - |x| erfc(|x| / sqrt 2) / 2, on both sides of 0
+    vf size = vf_max(x, vf_sub(zero, x));
+    return vf_fnma(vf_mul(size, vf_set(0.5f)), p, vf_max(zero, x));
+}
+
+static inline vf activated(vf x, enum activation act) {
     switch (act) {
-    case ACT_SILU: return vf_div(x, vf_add(vf_set(1.0f), vf_exp(vf_sub(vf_zero(), x))));
+    case ACT_SILU: return logistic_product(x, x);
+    case ACT_GELU: return gelu(x);
+    case ACT_GELU_TANH:
+        return logistic_product(
+            x, vf_mul(x, vf_fma(vf_mul(x, x), vf_set(GELU_CUBIC), vf_set(GELU_LINEAR))));
     }
     return x;
+}
+
+static void activate_row(float *x, int64_t n, enum activation act) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) vf_store(x + i, activated(vf_load(x + i), act));
+    if (i < n) vf_store_n(x + i, activated(vf_load_n(x + i, n - i), act), n - i);
 }
 
 static void act_mul_row(float *y, const float *a, const float *b, int64_t n, enum activation act) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        vf_store(y + i, vf_mul(activate(vf_load(a + i), act), vf_load(b + i)));
+        vf_store(y + i, vf_mul(activated(vf_load(a + i), act), vf_load(b + i)));
     if (i == n) return;
-    vf last = vf_mul(activate(vf_load_n(a + i, n - i), act), vf_load_n(b + i, n - i));
+    vf last = vf_mul(activated(vf_load_n(a + i, n - i), act), vf_load_n(b + i, n - i));
     vf_store_n(y + i, last, n - i);
 }
 
@@ -43,6 +101,20 @@ static void add_row(float *x, const float *y, int64_t n) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) vf_store(x + i, vf_add(vf_load(x + i), vf_load(y + i)));
     for (; i < n; i++) x[i] += y[i];
+}
+
+static void scale_row(float *x, int64_t n, float by) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) vf_store(x + i, vf_mul(vf_load(x + i), vf_set(by)));
+    for (; i < n; i++) x[i] *= by;
+}
+
+static void soft_cap_row(float *x, int64_t n, float cap) {
+    vf by = vf_set(cap);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vf_store(x + i, vf_mul(by, vf_tanh(vf_div(vf_load(x + i), by))));
+    if (i < n) vf_store_n(x + i, vf_mul(by, vf_tanh(vf_div(vf_load_n(x + i, n - i), by))), n - i);
 }
 
 // sin and cos of n <= LANES angles. A whole number of quarter turns is taken off in double, so
@@ -89,6 +161,14 @@ static void rotate_row(float *a, float *b, const float *cos, const float *sin, i
         float was = a[i];
         a[i] = was * cos[i] - b[i] * sin[i];
         b[i] = b[i] * cos[i] + was * sin[i];
+    }
+}
+
+static void rotate_pairs_row(float *a, const float *cos, const float *sin, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        float x = a[2 * i], y = a[2 * i + 1];
+        a[2 * i] = x * cos[i] - y * sin[i];
+        a[2 * i + 1] = y * cos[i] + x * sin[i];
     }
 }
 

@@ -79,15 +79,27 @@ static void test_family(void **state) {
     free(root);
 }
 
+// Learned positions end with their table: a longer context is refused, not read beyond it.
+static void test_positions(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct engine_options opt = {.context = 77};
+    engine_close(fixture_engine(FIXTURES "/gpt2/base", opt));
+    opt.context = 78;
+    assert_null(engine_open(FIXTURES "/gpt2/base", &opt, &e));
+    assert_non_null(strstr(e.text, "has only 77 positions"));
+}
+
 int main(void) {
     size_t n;
     const struct family *const *all = families(&n);
-    struct CMUnitTest *tests = mem_array(n, sizeof *tests);
+    struct CMUnitTest *tests = mem_array(n + 1, sizeof *tests);
     for (size_t i = 0; i < n; i++)
         tests[i] = (struct CMUnitTest){.name = all[i]->id,
                                        .test_func = test_family,
                                        .initial_state = (void *)(uintptr_t)all[i]};
-    int failed = _cmocka_run_group_tests("families", tests, n, NULL, NULL);
+    tests[n] = (struct CMUnitTest)cmocka_unit_test(test_positions);
+    int failed = _cmocka_run_group_tests("families", tests, n + 1, NULL, NULL);
     free(tests);
     return failed;
 }

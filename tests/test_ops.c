@@ -482,6 +482,12 @@ static void check_activations(struct machine *m) {
     free(y);
     y = get(m, scale(&m->c, put_f32(m, b, 2, x.n), 0.3f));
     for (int i = 0; i < N; i++) assert_true(y[i] == b[i] * 0.3f);
+    free(y);
+    y = get(m, take_bands(&m->c, x, 17, 5, 11)); // 1003 = 59 * 17
+    for (int i = 0; i < N; i++)
+        if (i % WIDTH % 17 >= 5 && i % WIDTH % 17 < 16)
+            assert_memory_equal(&y[i / 17 * 11 + i % WIDTH % 17 - 5],
+                                x.data == NULL ? &a[i] : &((float *)x.data)[i], sizeof *y);
     free(a), free(b), free(y);
 }
 

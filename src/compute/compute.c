@@ -199,6 +199,20 @@ struct tensor gather_rows(struct context *c, struct tensor x, struct tensor rows
     return y;
 }
 
+struct tensor take_bands(struct context *c, struct tensor x, int64_t period, int64_t from,
+                         int64_t count) {
+    f32_rows(c, "take_bands", "x", x);
+    want(c,
+         x.dims == 2 && period > 0 && x.n[1] % period == 0 && from >= 0 && count >= 0 &&
+             from + count <= period,
+         "take_bands: %lld columns from %lld do not fit a period of %lld in %lld", (long long)count,
+         (long long)from, (long long)period, (long long)tensor_width(x));
+    int64_t width = period > 0 ? x.n[1] / period * count : 0;
+    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){x.n[0], width});
+    if (go(c)) ops(c)->take_bands(c, y, x, period, from, count);
+    return y;
+}
+
 struct tensor rope(struct context *c, struct tensor x, const struct rows *rows,
                    const struct rope *r) {
     f32_rows(c, "rope", "x", x);

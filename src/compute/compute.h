@@ -111,6 +111,10 @@ struct tensor soft_cap(struct context *c, struct tensor x, float cap);
 // x [n, width], rows [m] I32 -> [m, width]
 struct tensor gather_rows(struct context *c, struct tensor x, struct tensor rows);
 
+// Of each `period` columns of x [n, m * period], those from `from` on: -> [n, m * count]
+struct tensor take_bands(struct context *c, struct tensor x, int64_t period, int64_t from,
+                         int64_t count);
+
 // Rotates x [n, heads, width] in place by rows->pos and returns it. Of the leading 2 * pairs
 // elements, i pairs with i + pairs (the "NeoX" order of most Hugging Face checkpoints) or, where
 // interleaved, 2 i with 2 i + 1. cos and sin are multiplied by scale (yarn's attention factor).

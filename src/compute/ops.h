@@ -26,6 +26,8 @@ struct ops {
     void (*scale)(struct context *c, struct tensor x, float by);
     void (*soft_cap)(struct context *c, struct tensor x, float cap);
     void (*gather_rows)(struct context *c, struct tensor y, struct tensor x, struct tensor rows);
+    void (*take_bands)(struct context *c, struct tensor y, struct tensor x, int64_t period,
+                       int64_t from, int64_t count);
     void (*rope)(struct context *c, struct tensor x, const struct rows *rows, const struct rope *r);
     void (*kv_write)(struct context *c, const struct kv *kv, const struct rows *rows,
                      struct tensor k, struct tensor v);

@@ -31,6 +31,14 @@ static bool check_options(struct engine_options *o, struct error *err) {
     return true;
 }
 
+// Learned positions end with their table.
+static bool check_positions(const struct engine *e, struct error *err) {
+    int64_t most = decoder_spec(e->decoder)->positions;
+    return !most || e->opt.context <= most ||
+           fail(err, "context is %lld tokens, but the model has only %lld positions (--ctx-size)",
+                (long long)e->opt.context, (long long)most);
+}
+
 static bool open_model(struct engine *e, const char *path, struct error *err) {
     e->config = config_open(path, err);
     if (!e->config) return false;
@@ -45,7 +53,8 @@ static bool open_model(struct engine *e, const char *path, struct error *err) {
         return false;
     }
     e->decoder = decoder_bind(spec, f->layouts, e->weights, err);
-    return e->decoder && weights_check_unused(e->weights, decoder_layout(e->decoder)->ignored, err);
+    return e->decoder && check_positions(e, err) &&
+           weights_check_unused(e->weights, decoder_layout(e->decoder)->ignored, err);
 }
 
 static struct state_plan plan(const struct engine *e, int64_t context) {

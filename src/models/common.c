@@ -68,14 +68,20 @@ static struct attention_spec read_attention(struct config *c, int64_t hidden, in
                                    .scale = (float)(1.0 / sqrt((double)width))};
 }
 
+void make_layers(struct config *c, struct decoder_spec *spec, const struct layer_spec *layer) {
+    if (spec->layers > MAX_LAYERS)
+        config_fail(c, "num_hidden_layers", "is over the limit of %d", MAX_LAYERS);
+    if (!sound(c)) spec->layers = 0;
+    spec->layer = mem_array((size_t)spec->layers, sizeof *spec->layer);
+    for (int64_t i = 0; i < spec->layers; i++) spec->layer[i] = *layer;
+}
+
 void read_stack(struct config *c, struct decoder_spec *spec, int64_t head_width) {
     spec->hidden = config_dim(c, "hidden_size", 0);
     spec->vocab = config_dim(c, "vocab_size", 0);
     spec->layers = config_dim(c, "num_hidden_layers", 0);
     read_norm(c, spec, NORM_RMS, "rms_norm_eps", 1e-6);
     spec->context = config_dim(c, "max_position_embeddings", 2048);
-    if (spec->layers > MAX_LAYERS)
-        config_fail(c, "num_hidden_layers", "is over the limit of %d", MAX_LAYERS);
     spec->head = !config_has(c, "tie_word_embeddings")          ? HEAD_IF_PRESENT
                  : config_bool(c, "tie_word_embeddings", false) ? HEAD_TIED
                                                                 : HEAD_OWN;
@@ -85,9 +91,7 @@ void read_stack(struct config *c, struct decoder_spec *spec, int64_t head_width)
         .mlp = {.width = config_dim(c, "intermediate_size", 0),
                 .act = read_activation(c, "hidden_act", "silu")},
     };
-    if (!sound(c)) spec->layers = 0;
-    spec->layer = mem_array((size_t)spec->layers, sizeof *spec->layer);
-    for (int64_t i = 0; i < spec->layers; i++) spec->layer[i] = layer;
+    make_layers(c, spec, &layer);
 }
 
 int add_rope(struct config *c, struct decoder_spec *spec, const struct rope_config *r) {
@@ -136,14 +140,14 @@ static bool layer_slides(struct config *c, int64_t i, int64_t first) {
     return sv_is(type, "sliding_attention");
 }
 
-void read_sliding_layers(struct config *c, const struct decoder_spec *spec, int64_t pattern,
-                         bool *slides) {
+void read_windows(struct config *c, struct decoder_spec *spec, int64_t pattern, int64_t window) {
     check_layer_types(c, spec);
-    if (config_has(c, "sliding_window_pattern")) // read also where layer_types repeats it
-        pattern = config_dim(c, "sliding_window_pattern", 0);
+    window = config_dim(c, "sliding_window", window);
+    pattern = config_dim(c, "sliding_window_pattern", pattern);
     bool types = config_has(c, "layer_types");
     for (int64_t i = 0; i < spec->layers && sound(c); i++)
-        slides[i] = types ? layer_slides(c, i, 0) : pattern && (i + 1) % pattern;
+        if (types ? layer_slides(c, i, 0) : (i + 1) % pattern)
+            spec->layer[i].attention.window = window;
 }
 
 void read_qwen_windows(struct config *c, struct decoder_spec *spec) {

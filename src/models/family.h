@@ -40,6 +40,8 @@ void read_decoder(struct config *c, struct decoder_spec *spec, int64_t head_widt
 
 // Its parts, for families that differ in one: all of it but the rope ...
 void read_stack(struct config *c, struct decoder_spec *spec, int64_t head_width);
+// (its end: `layers` copies of one layer)
+void make_layers(struct config *c, struct decoder_spec *spec, const struct layer_spec *layer);
 // ... one more rope, of `partial` of each head, and its number in the spec; ...
 int add_rope(struct config *c, struct decoder_spec *spec, const struct rope_config *r);
 // ... and under other keys: the norms' kind and eps, an activation.
@@ -47,10 +49,17 @@ void read_norm(struct config *c, struct decoder_spec *spec, enum norm_kind kind,
                double otherwise);
 enum activation read_activation(struct config *c, const char *key, const char *otherwise);
 
-// Which layers slide: layer_types if the config has it, else all but every `pattern`-th (0: none
-// slide), where the config may say sliding_window_pattern. slides [layers].
-void read_sliding_layers(struct config *c, const struct decoder_spec *spec, int64_t pattern,
-                         bool *slides);
+// A window of sliding_window tokens (where the config does not say, `window`) on the layers that
+// slide: by layer_types if the config has it, else all but every sliding_window_pattern-th, or
+// where it does not say, every pattern-th.
+void read_windows(struct config *c, struct decoder_spec *spec, int64_t pattern, int64_t window);
+
+// Gemma 2 and 3: norms of 1 + weight around both blocks, scaled embeddings, caps, tied embeddings.
+// Neither windows nor ropes. Caps are what the config says or, where it does not mention them,
+// attention_cap and logit_cap.
+extern const struct decoder_names *const gemma_layouts[];
+void read_gemma(struct config *c, struct decoder_spec *spec, double attention_cap,
+                double logit_cap);
 
 // attention_bias on q, k, v and o; mlp_bias on all three of the MLP.
 void read_biases(struct config *c, struct decoder_spec *spec);

@@ -4,7 +4,8 @@
 #include "models/family.h"
 
 extern const struct family family_llama, family_mistral, family_qwen2, family_qwen3,
-    family_iquestcoder;
+    family_iquestcoder, family_phi3, family_gpt_neox, family_gpt2, family_gemma2,
+    family_gemma3_text, family_cohere2, family_olmo2;
 
 static const struct family *const registry[] = {
     &family_llama,       //
@@ -12,6 +13,13 @@ static const struct family *const registry[] = {
     &family_qwen2,       //
     &family_qwen3,       //
     &family_iquestcoder, //
+    &family_phi3,        //
+    &family_gpt_neox,    //
+    &family_gpt2,        //
+    &family_gemma2,      //
+    &family_gemma3_text, //
+    &family_cohere2,     //
+    &family_olmo2,       //
 };
 
 const struct family *const *families(size_t *n) {

@@ -7,6 +7,8 @@ void attention_bind(struct attention *a, const struct attention_spec *spec, stru
     if (names->qkv && (!names->q || bind_has(b, names->qkv))) {
         bind_packed(b, names->qkv, 3, (const int64_t[]){q_out, kv_out, kv_out}, hidden,
                     spec->qkv_bias, (struct weight *const[]){&a->q, &a->k, &a->v});
+    } else if (names->qkv_heads && (!names->q || bind_has(b, names->qkv_heads))) {
+        bind_matrix(b, names->qkv_heads, q_out + 2 * kv_out, hidden, spec->qkv_bias, &a->qkv);
     } else {
         bind_matrix(b, names->q, q_out, hidden, spec->qkv_bias, &a->q);
         bind_matrix(b, names->k, kv_out, hidden, spec->qkv_bias, &a->k);
@@ -20,14 +22,32 @@ void attention_bind(struct attention *a, const struct attention_spec *spec, stru
 }
 
 int attention_weights(struct attention *a, struct weight *w[ATTENTION_WEIGHTS]) {
-    w[0] = &a->q, w[1] = &a->k, w[2] = &a->v, w[3] = &a->o;
-    return 4;
+    w[0] = &a->o;
+    w[1] = a->qkv.layout == WEIGHT_NONE ? &a->q : &a->qkv;
+    w[2] = &a->k, w[3] = &a->v;
+    return a->qkv.layout == WEIGHT_NONE ? 4 : 2;
 }
 
 bool attention_store(struct attention *a, struct store *s, const char *what, struct error *e) {
-    return store_weight(s, &a->q, what, e) && store_weight(s, &a->k, what, e) &&
-           store_weight(s, &a->v, what, e) && store_weight(s, &a->o, what, e) &&
-           norm_store(&a->q_norm, s, what, e) && norm_store(&a->k_norm, s, what, e);
+    return store_weight(s, &a->qkv, what, e) && store_weight(s, &a->q, what, e) &&
+           store_weight(s, &a->k, what, e) && store_weight(s, &a->v, what, e) &&
+           store_weight(s, &a->o, what, e) && norm_store(&a->q_norm, s, what, e) &&
+           norm_store(&a->k_norm, s, what, e);
+}
+
+// y: q [n, heads * width], k and v [n, kv_heads * width]
+static void project(struct context *c, const struct attention *a, struct tensor x,
+                    struct tensor y[3]) {
+    if (a->qkv.layout == WEIGHT_NONE) {
+        linear_many(c, x, 3, (const struct weight *const[]){&a->q, &a->k, &a->v}, y);
+        return;
+    }
+    const struct attention_spec *s = &a->spec;
+    int64_t queries = s->heads / s->kv_heads * s->width, period = queries + 2 * s->width;
+    struct tensor all = linear(c, x, &a->qkv);
+    y[0] = take_bands(c, all, period, 0, queries);
+    y[1] = take_bands(c, all, period, queries, s->width);
+    y[2] = take_bands(c, all, period, queries + s->width, s->width);
 }
 
 struct tensor attention_forward(struct context *c, const struct attention *a, struct tensor x,
@@ -35,7 +55,7 @@ struct tensor attention_forward(struct context *c, const struct attention *a, st
                                 const struct rope *r) {
     const struct attention_spec *s = &a->spec;
     struct tensor y[3];
-    linear_many(c, x, 3, (const struct weight *const[]){&a->q, &a->k, &a->v}, y);
+    project(c, a, x, y);
     if (s->qk_norm == QK_NORM_WHOLE) {
         y[0] = norm_forward(c, &a->q_norm, y[0]);
         y[1] = norm_forward(c, &a->k_norm, y[1]);

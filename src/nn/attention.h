@@ -25,13 +25,16 @@ enum { ROPE_NONE = -1 };
 struct attention {
     struct attention_spec spec;
     struct weight q, k, v, o;
+    struct weight qkv;          // in place of q, k and v: qkv_heads
     struct norm q_norm, k_norm; // when spec.qk_norm
 };
 
 // Names of an attention's tensors, after the layer's own prefix and without ".weight".
 struct attention_names {
     const char *q, *k, *v, *o, *q_norm, *k_norm;
-    const char *qkv; // q, k and v as one matrix, where it is there: all rows of q, then k, then v
+    // q, k and v as one matrix, where it is there: all rows of q, then k, then v ...
+    const char *qkv;
+    const char *qkv_heads; // ... or for each kv head those of its queries, its key, its value
 };
 
 // Binds the tensors under b's prefix: shapes are checked, data stays mapped.

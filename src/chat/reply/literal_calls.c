@@ -128,7 +128,7 @@ static enum step item(struct reply *r) {
         input_eat(r, 1);
         return pop(r);
     }
-    const char *mark;
+    const char *mark = NULL;
     enum fit quoted = l->object[top] ? take_quote(r, &mark) : FIT_NO;
     if (quoted == FIT_MORE) return STEP_MORE;
     if (l->any[top]) call_argue(r, sv(", "));
@@ -165,7 +165,7 @@ static enum step colon(struct reply *r) {
 }
 
 static enum step value(struct reply *r) {
-    const char *mark;
+    const char *mark = NULL;
     input_skip_space(r);
     enum fit quoted = take_quote(r, &mark);
     if (quoted == FIT_MORE) return STEP_MORE;

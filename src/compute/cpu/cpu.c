@@ -155,6 +155,24 @@ static void cpu_gather_rows(struct context *c, struct tensor y, struct tensor x,
                (size_t)y.n[1] * sizeof(float));
 }
 
+struct bands_job {
+    struct tensor y, x;
+    int64_t period, from, count;
+};
+
+static void bands_row(void *arg, int64_t row) {
+    struct bands_job *j = arg;
+    float *to = row_of(j->y, row), *from = row_of(j->x, row) + j->from;
+    for (int64_t at = 0; at < j->x.n[1]; at += j->period, to += j->count)
+        memcpy(to, from + at, (size_t)j->count * sizeof *to);
+}
+
+static void cpu_take_bands(struct context *c, struct tensor y, struct tensor x, int64_t period,
+                           int64_t from, int64_t count) {
+    struct bands_job j = {y, x, period, from, count};
+    cpu_rows(c, y.n[0], y.n[1], bands_row, &j);
+}
+
 struct rope_job {
     const struct cpu_kernels *kernels;
     struct tensor x;
@@ -282,6 +300,7 @@ static const struct ops cpu_ops = {
     .scale = cpu_scale,
     .soft_cap = cpu_soft_cap,
     .gather_rows = cpu_gather_rows,
+    .take_bands = cpu_take_bands,
     .rope = cpu_rope,
     .kv_write = cpu_kv_write,
     .attention = cpu_attention,

@@ -1,0 +1,38 @@
+// OLMo 2: Llama with its norms after attention and MLP, not before, and with norms over the whole
+// query and key, all heads together.
+#include "models/family.h"
+
+static void spec(struct config *c, struct decoder_spec *s) {
+    read_decoder(c, s, 0);
+    read_norm(c, s, NORM_RMS, "rms_norm_eps", 1e-5);
+    read_biases(c, s);
+    for (int64_t i = 0; i < s->layers; i++) {
+        s->layer[i].norms = NORMS_POST;
+        s->layer[i].attention.qk_norm = QK_NORM_WHOLE;
+    }
+}
+
+static const struct decoder_names names = {
+    .embed = "model.embed_tokens",
+    .norm = "model.norm",
+    .head = "lm_head",
+    .layer = "model.layers.",
+    .layer_norm = {[NORM_MIXER_OUT] = "post_attention_layernorm",
+                   [NORM_FFN_OUT] = "post_feedforward_layernorm"},
+    .attention = {.q = "self_attn.q_proj",
+                  .k = "self_attn.k_proj",
+                  .v = "self_attn.v_proj",
+                  .o = "self_attn.o_proj",
+                  .q_norm = "self_attn.q_norm",
+                  .k_norm = "self_attn.k_norm"},
+    .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
+};
+
+const struct family family_olmo2 = {
+    .id = "olmo2",
+    .name = "OLMo 2",
+    .model_types = (const char *const[]){"olmo2", NULL},
+    .kind = KIND_GENERATOR,
+    .spec = spec,
+    .layouts = (const struct decoder_names *const[]){&names, NULL},
+};

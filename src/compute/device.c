@@ -40,6 +40,10 @@ void device_upload(struct device *d, void *dst, const void *src, size_t size) {
     if (size) d->ops->upload(d, dst, src, size);
 }
 
+void device_copy(struct device *d, void *dst, const void *src, size_t size) {
+    if (size) d->ops->copy(d, dst, src, size);
+}
+
 void device_clear(struct device *d, void *dst, size_t size) {
     if (size) d->ops->clear(d, dst, size);
 }

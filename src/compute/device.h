@@ -35,7 +35,8 @@ void *device_alloc(struct device *d, size_t size, const char *what, struct error
 void device_free(struct device *d, void *p);
 // Host bytes to device memory, before any op is enqueued that reads them.
 void device_upload(struct device *d, void *dst, const void *src, size_t size);
-// Zeroes device memory, in order with the ops.
+// Within the device's memory, in order with the ops: copies to where nothing overlaps, or zeroes.
+void device_copy(struct device *d, void *dst, const void *src, size_t size);
 void device_clear(struct device *d, void *dst, size_t size);
 // Bytes that can be allocated now (host: what the system says is available), and in all.
 void device_memory(const struct device *d, size_t *available, size_t *total);

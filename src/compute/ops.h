@@ -39,6 +39,7 @@ struct ops {
     void *(*alloc)(struct device *d, size_t size); // zeroed, 64-byte aligned, or NULL
     void (*free)(struct device *d, void *p);
     void (*upload)(struct device *d, void *dst, const void *src, size_t size);
+    void (*copy)(struct device *d, void *dst, const void *src, size_t size);
     void (*clear)(struct device *d, void *dst, size_t size);
     void (*memory)(const struct device *d, size_t *available, size_t *total);
     bool (*measure)(struct device *d, struct device_speed *out, struct error *e);

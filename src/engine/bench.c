@@ -18,8 +18,8 @@ static int64_t step_rows(const struct engine *e, const struct pass *p, int64_t d
 static bool run_to(struct engine *e, const struct pass *p, int64_t done, int64_t end,
                    struct error *err) {
     while (done < end) {
-        e->opt.chunk = step_rows(e, p, done, end);
-        done += e->opt.chunk;
+        e->sched.limits.chunk = step_rows(e, p, done, end);
+        done += e->sched.limits.chunk;
         if (!engine_step(e, err)) return false;
         for (struct event ignored; engine_event(e, &ignored);) {}
     }
@@ -31,6 +31,7 @@ static bool submit(struct engine *e, const struct pass *p, struct error *err) {
         .n = (size_t)(p->depth + (p->generate ? 1 : p->tokens)),
         .max_new = p->generate ? p->tokens : 1,
         .sampling = sampling_greedy(),
+        .uncached = true,
     };
     int32_t *ids = mem_array(r.n, sizeof *ids);
     uint32_t random = 1;
@@ -59,12 +60,11 @@ static bool check(const struct engine *e, const struct pass *p, struct error *er
 
 bool engine_time(struct engine *e, const struct pass *p, double *seconds, struct error *err) {
     if (!check(e, p, err) || !submit(e, p, err)) return false;
-    int64_t chunk = e->opt.chunk;
     bool ok = run_to(e, p, 0, p->depth, err);
     double began = clock_now();
     ok = ok && run_to(e, p, p->depth, p->depth + p->tokens, err);
     *seconds = clock_now() - began;
-    e->opt.chunk = chunk;
+    e->sched.limits.chunk = e->opt.chunk;
     return ok;
 }
 
@@ -76,17 +76,22 @@ static void count_seen(int64_t window, int64_t at, int64_t rows, double *seen, d
     for (int64_t i = at + 1; i <= all; i++) *sum += (double)(window ? least(i, window) : i);
 }
 
-// Of all layers, for one sequence.
-static struct pass_cost attention_cost(const struct engine *e, int64_t at, int64_t rows) {
+// Of all layers, for one sequence: the keys and values that are seen, and fixed state read and
+// written.
+static struct pass_cost state_cost(const struct engine *e, int64_t at, int64_t rows) {
     struct pass_cost c = {0};
     size_t size = dtype_size(e->state.plan.type);
     for (int64_t l = 0; l < e->info.layers; l++) {
-        const struct paged_decl *d = e->decl[l].paged;
+        const struct state_decl *own = &e->decl[l];
+        const struct paged_decl *d = e->decl[own->shared ? own->owner : l].paged;
         int64_t heads = decoder_spec(e->decoder)->layer[l].attention.heads;
-        double seen = 0, sum = 0, widths = (double)(d->k_width + d->v_width);
-        count_seen(d->window, at, rows, &seen, &sum);
-        c.bytes += seen * (double)d->heads * widths * (double)size;
-        c.ops += sum * 2 * (double)heads * widths;
+        for (int k = 0; k < LAYER_FIXED; k++) c.bytes += 2 * sizeof(float) * (double)own->fixed[k];
+        for (int k = 0; k < LAYER_PAGED && d[k].heads; k++) {
+            double seen = 0, sum = 0, widths = (double)(d[k].k_width + d[k].v_width);
+            count_seen(d[k].window, at, rows, &seen, &sum);
+            c.bytes += seen * (double)d[k].heads * widths * (double)size;
+            c.ops += sum * 2 * (double)heads * widths;
+        }
     }
     return c;
 }
@@ -99,9 +104,9 @@ struct pass_cost engine_cost(const struct engine *e, const struct pass *p) {
     for (int64_t at = p->depth, rows; at < end; at += rows) {
         rows = step_rows(e, p, at, end);
         bool head = p->generate || at + rows == end;
-        struct pass_cost attention = attention_cost(e, at, rows);
-        c.bytes += (double)model.layer_bytes + sequences * attention.bytes;
-        c.ops += sequences * (2.0 * (double)model.layer_elements * (double)rows + attention.ops);
+        struct pass_cost state = state_cost(e, at, rows);
+        c.bytes += (double)model.layer_bytes + sequences * state.bytes;
+        c.ops += sequences * (2.0 * (double)model.layer_elements * (double)rows + state.ops);
         if (!head) continue;
         c.bytes += (double)model.head_bytes;
         c.ops += sequences * 2 * (double)model.head_elements;

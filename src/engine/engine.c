@@ -9,7 +9,13 @@
 #include "base/mem.h"
 #include "engine/parts.h"
 
-enum { LEAST_CONTEXT = 256, DEFAULT_BATCH = 512, MOST_BATCH = 1 << 16, MOST_SEQUENCES = 4096 };
+enum {
+    LEAST_CONTEXT = 256,
+    DEFAULT_BATCH = 512,
+    MOST_BATCH = 1 << 16,
+    MOST_SEQUENCES = 4096,
+    MOST_SNAPSHOTS = 1 << 16
+};
 static const int64_t MOST_CONTEXT = (int64_t)1 << 32;
 
 static bool check_options(struct engine_options *o, struct error *err) {
@@ -28,6 +34,16 @@ static bool check_options(struct engine_options *o, struct error *err) {
     if (o->sequences < 1 || o->sequences > MOST_SEQUENCES)
         return fail(err, "sequences is %lld; it must be from 1 to %d", (long long)o->sequences,
                     MOST_SEQUENCES);
+    if (o->tokens < 0 || o->tokens > MOST_CONTEXT)
+        return fail(err, "tokens is %lld; it must be from 0 to %lld", (long long)o->tokens,
+                    (long long)MOST_CONTEXT);
+    if (!o->snapshots) o->snapshots = 2 * o->sequences + 2;
+    if (o->snapshots < 0 || o->snapshots > MOST_SNAPSHOTS)
+        return fail(err, "snapshots is %lld; it must be from 0 to %d", (long long)o->snapshots,
+                    MOST_SNAPSHOTS);
+    if (o->drafts < 0 || o->drafts >= o->chunk)
+        return fail(err, "drafts is %lld; it must be from 0 to less than the chunk of %lld rows",
+                    (long long)o->drafts, (long long)o->chunk);
     return true;
 }
 
@@ -57,13 +73,17 @@ static bool open_model(struct engine *e, const char *path, struct error *err) {
            weights_check_unused(e->weights, decoder_layout(e->decoder)->ignored, err);
 }
 
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
 static struct state_plan plan(const struct engine *e, int64_t context) {
     return (struct state_plan){
         .layer = e->decl,
         .layers = e->info.layers,
         .context = context,
         .sequences = e->opt.sequences,
+        .tokens = e->opt.tokens ? most(e->opt.tokens, context) : e->opt.sequences * context,
         .chunk = e->opt.chunk,
+        .snapshots = e->opt.snapshots,
         .type = e->opt.precision == PRECISION_F32 ? DT_F32 : DT_F16,
     };
 }
@@ -107,7 +127,13 @@ static bool measure_scratch(struct engine *e, int64_t wanted, int64_t context, s
     return ok;
 }
 
-// The asked context, or the longest up to the model's own that fits.
+static bool fits(const struct engine *e, const struct state_plan *p) {
+    size_t need = state_bytes(p);
+    return size_add(need, e->info.weight_bytes, &need) &&
+           size_add(need, e->info.scratch_bytes, &need) && need <= e->info.available_bytes;
+}
+
+// The asked context, or the longest up to the model's own that fits one sequence.
 static int64_t choose_context(const struct engine *e) {
     if (e->opt.context > e->info.model_context)
         log_say(LOG_WARN,
@@ -116,18 +142,31 @@ static int64_t choose_context(const struct engine *e) {
                 (long long)e->opt.context, (long long)e->info.model_context);
     if (e->opt.context) return e->opt.context;
     int64_t context = e->info.model_context;
-    size_t fixed = e->info.weight_bytes + e->info.scratch_bytes;
-    while (context > LEAST_CONTEXT) {
+    for (; context > LEAST_CONTEXT; context = most(context / 2, LEAST_CONTEXT)) {
         struct state_plan p = plan(e, context);
-        size_t state = state_bytes(&p);
-        if (state < e->info.available_bytes && fixed < e->info.available_bytes - state) break;
-        context = context / 2 > LEAST_CONTEXT ? context / 2 : LEAST_CONTEXT;
+        p.tokens = context;
+        if (fits(e, &p)) break;
     }
     if (context < e->info.model_context)
         log_say(LOG_WARN,
                 "context is cut from %lld to %lld tokens, which is what memory holds (--ctx-size)",
                 (long long)e->info.model_context, (long long)context);
     return context;
+}
+
+// Tokens that the caches hold: of every sequence at its longest, or fewer, as many as fit. Then
+// requests wait for each other.
+static int64_t choose_tokens(const struct engine *e, int64_t context) {
+    struct state_plan p = plan(e, context);
+    if (e->opt.tokens || e->opt.dry) return p.tokens;
+    int64_t all = p.tokens;
+    while (p.tokens > context && !fits(e, &p)) p.tokens = most(p.tokens / 2, context);
+    if (p.tokens < all)
+        log_say(LOG_WARN,
+                "the cache is cut from %lld to %lld tokens, which is what memory holds: %lld "
+                "sequences share it (--ctx-size)",
+                (long long)all, (long long)p.tokens, (long long)p.sequences);
+    return p.tokens;
 }
 
 static double mib(size_t bytes) { return (double)bytes / 0x1p20; }
@@ -139,18 +178,18 @@ static bool preflight(struct engine *e, const char *path, struct error *err) {
     int64_t longest = e->opt.context ? e->opt.context : i->model_context;
     if (!measure_scratch(e, e->max_wanted, longest, &i->scratch_bytes, err)) return false;
     i->context = choose_context(e);
+    e->opt.tokens = i->cache_tokens = choose_tokens(e, i->context);
     struct state_plan p = plan(e, i->context);
     i->state_bytes = state_bytes(&p);
-    size_t need;
-    bool fits = size_add(i->weight_bytes, i->state_bytes, &need) &&
-                size_add(need, i->scratch_bytes, &need) && need <= i->available_bytes;
-    if (fits || e->opt.dry) return true;
+    i->fixed_bytes = state_fixed_bytes(&p);
+    if (e->opt.dry || fits(e, &p)) return true;
     return fail(err,
-                "%s: does not fit: weights %.0f MiB, cache %.0f MiB (%lld sequences of %lld "
-                "tokens), scratch %.0f MiB; %.0f MiB are available on %s (lower --ctx-size)",
-                path, mib(i->weight_bytes), mib(i->state_bytes), (long long)i->sequences,
-                (long long)i->context, mib(i->scratch_bytes), mib(i->available_bytes),
-                e->dev->name);
+                "%s: does not fit: weights %.0f MiB, cache %.0f MiB (%lld tokens in %lld sequences "
+                "of up to %lld; %.0f MiB are recurrent state and its snapshots), scratch %.0f MiB; "
+                "%.0f MiB are available on %s (lower --ctx-size)",
+                path, mib(i->weight_bytes), mib(i->state_bytes), (long long)i->cache_tokens,
+                (long long)i->sequences, (long long)i->context, mib(i->fixed_bytes),
+                mib(i->scratch_bytes), mib(i->available_bytes), e->dev->name);
 }
 
 bool engine_fit(struct engine *e, int64_t wanted, struct error *err) {
@@ -167,24 +206,35 @@ bool engine_fit(struct engine *e, int64_t wanted, struct error *err) {
     return true;
 }
 
-static int32_t *input_list(struct engine *e, struct tensor *device, int64_t n, struct error *err) {
+static void open_list(struct engine *e, struct tensor *device, int64_t n, struct error *err) {
     *device = tensor_1d(DT_I32, n, NULL);
-    device->data = device_alloc(e->dev, tensor_bytes(*device), "a step's inputs", err);
-    return mem_array((size_t)n, sizeof(int32_t));
+    if (!err->set)
+        device->data = device_alloc(e->dev, tensor_bytes(*device), "a step's inputs", err);
 }
 
-static bool open_inputs(struct engine *e, struct error *err) {
-    struct inputs *in = &e->in;
+static bool open_lists(struct engine *e, struct error *err) {
     int64_t n = e->opt.batch;
-    in->ids = input_list(e, &in->rows.ids, n, err);
-    in->pos = input_list(e, &in->rows.pos, n, err);
-    in->index = input_list(e, &in->rows.index, n, err);
-    in->seq = input_list(e, &in->rows.seq, n, err);
-    in->run = input_list(e, &in->rows.run, n + 1, err);
-    in->length = input_list(e, &in->rows.length, n, err);
-    in->want = input_list(e, &in->rows_wanted, n, err);
-    e->seq_used = mem_array((size_t)e->opt.sequences, sizeof *e->seq_used);
+    open_list(e, &e->rows.ids, n, err);
+    open_list(e, &e->rows.pos, n, err);
+    open_list(e, &e->rows.index, n, err);
+    open_list(e, &e->rows.seq, n, err);
+    open_list(e, &e->rows.run, n + 1, err);
+    open_list(e, &e->rows.length, n, err);
+    open_list(e, &e->rows_wanted, n, err);
     return !err->set;
+}
+
+static bool open_schedule(struct engine *e) {
+    struct limits limits = {
+        .context = e->info.context,
+        .sequences = e->opt.sequences,
+        .batch = e->opt.batch,
+        .chunk = e->opt.chunk,
+        .drafts = e->opt.drafts,
+        .short_context = decoder_short_context(e->decoder),
+    };
+    sched_open(&e->sched, &limits, &e->state);
+    return true;
 }
 
 // MLXCEL_WEIGHT_MATERIALIZATION=lazy leaves reading the weights to the steps that need them. A
@@ -201,7 +251,7 @@ static bool load(struct engine *e, struct error *err) {
     store_open(&e->store, e->dev);
     struct state_plan p = plan(e, e->info.context);
     return populate(e, err) && decoder_store(e->decoder, &e->store, err) &&
-           state_open(&e->state, e->dev, &p, err) && open_inputs(e, err) &&
+           state_open(&e->state, e->dev, &p, err) && open_lists(e, err) && open_schedule(e) &&
            engine_fit(e, e->max_wanted, err);
 }
 
@@ -213,38 +263,27 @@ struct engine *engine_open(const char *path, const struct engine_options *opt, s
         (e->dev = device_open(e->opt.device, &dev, err)) != NULL) {
         snprintf(e->info.device, sizeof e->info.device, "%s", e->dev->name);
         describe(e);
-        e->max_wanted = e->opt.sequences < e->opt.batch ? e->opt.sequences : e->opt.batch;
+        e->max_wanted = e->opt.sequences * (1 + e->opt.drafts);
+        if (e->max_wanted > e->opt.batch) e->max_wanted = e->opt.batch;
         if (preflight(e, path, err) && (e->opt.dry || load(e, err))) return e;
     }
     engine_close(e);
     return NULL;
 }
 
-static void close_inputs(struct engine *e) {
-    struct inputs *in = &e->in;
-    struct tensor device[] = {in->rows.ids, in->rows.pos,    in->rows.index, in->rows.seq,
-                              in->rows.run, in->rows.length, in->rows_wanted};
-    for (size_t i = 0; i < sizeof device / sizeof *device; i++) device_free(e->dev, device[i].data);
-    free(in->ids);
-    free(in->pos);
-    free(in->index);
-    free(in->seq);
-    free(in->run);
-    free(in->length);
-    free(in->want);
+static void close_lists(struct engine *e) {
+    struct tensor list[] = {e->rows.ids, e->rows.pos,    e->rows.index, e->rows.seq,
+                            e->rows.run, e->rows.length, e->rows_wanted};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) device_free(e->dev, list[i].data);
 }
 
 void engine_close(struct engine *e) {
     if (!e) return;
-    for (size_t i = 0; i < e->tasks; i++) task_free(e->task[i]);
-    free(e->task);
-    free(e->turn);
-    free(e->event);
-    free(e->seq_used);
+    sched_close(&e->sched);
     free(e->logits);
     free(e->decl);
     if (e->dev) {
-        close_inputs(e);
+        close_lists(e);
         context_close(&e->ctx);
         state_close(&e->state);
         store_close(&e->store);
@@ -257,7 +296,3 @@ void engine_close(struct engine *e) {
 }
 
 const struct engine_info *engine_info(const struct engine *e) { return &e->info; }
-
-struct engine_stats engine_stats(const struct engine *e) {
-    return e->stats;
-}

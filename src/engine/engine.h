@@ -2,8 +2,11 @@
 // neither text nor a family's name.
 //
 // Every step is one ragged batch: the decode rows of running requests and chunks of prompts that
-// wait, together, under one budget of rows. A request waits until the pages that it may need are
-// free, so it can't run out of them later.
+// wait, together, under one budget of rows. A request waits until there are pages for its prompt.
+// Should they run out later, the latest request waits again, and goes on as if nothing had been.
+//
+// What requests leave in the caches is used by those that begin with the same tokens: they compute
+// only the rest. None of this changes what a request gets.
 //
 //   engine_submit(e, &request, &err);
 //   while (engine_busy(e) && engine_step(e, &err))
@@ -28,6 +31,10 @@ struct engine_options {
     int64_t sequences;        // at once; 0: 1
     int64_t batch;            // rows a step, at most; 0: 512
     int64_t chunk;            // rows of one prompt in a step, at most; 0: batch
+    int64_t tokens;           // that the caches hold of all sequences together, at least one's
+                              // context; 0: of each its context, less if memory asks
+    int64_t snapshots;        // of recurrent state that are kept; 0: some for each sequence
+    int64_t drafts;           // tokens of engine_draft that a sequence may try in a step, at most
     bool load_dummy;          // random weights in the shape of config.json: only that file is read
     bool dry;                 // know what is needed, load nothing (for inspect): no steps
     // Reads "loading" progress on a terminal: called with bytes done and in all; may be NULL.
@@ -49,7 +56,9 @@ struct engine_info {
     int64_t context;       // tokens a sequence may hold
     int64_t model_context; // what the checkpoint was trained for
     int64_t sequences, batch;
+    int64_t cache_tokens; // that the caches hold of all sequences together
     size_t weight_bytes, state_bytes, scratch_bytes; // needed in all
+    size_t fixed_bytes; // of state_bytes: recurrent state and its snapshots
     size_t state_bytes_per_token;
     size_t available_bytes; // before anything was loaded
 };
@@ -64,6 +73,8 @@ struct request {
     const int32_t *stop_ids; // generation ends with one of these
     size_t stop_count;
     float *prompt_logits; // [n, vocab], filled as the prompt is computed; NULL: not wanted
+    uint64_t salt;        // only requests with the same salt share what was computed
+    bool uncached;        // this one shares nothing
 };
 
 enum finish { FINISH_NOT, FINISH_STOP, FINISH_LENGTH, FINISH_CONTEXT, FINISH_CANCELLED };
@@ -74,11 +85,20 @@ struct event {
     int32_t id; // the new token, -1 when there is none (the last event of a request has none when
                 // it was cancelled or had max_new 0). A stop id is reported, with FINISH_STOP.
     enum finish finish;
+    int64_t cached; // tokens of the prompt that were found in the caches, not computed
 };
 
 // Returns the request's number (> 0), or 0 when it is refused: an id outside the vocabulary, a
 // prompt longer than the context, sampling out of range. Its arrays but prompt_logits are copied.
 int64_t engine_submit(struct engine *e, const struct request *r, struct error *err);
+// A new request that goes on from all that a running one has so far, prompt and tokens, with a
+// sampling of its own; for the rest it is the same. What they have in common is computed once.
+int64_t engine_fork(struct engine *e, int64_t request, const struct sampling *s, struct error *err);
+// Tokens that may follow the request's latest, which the next steps try at once with it, as many as
+// are allowed. Those that are just what would have been chosen are gained, the others leave no
+// trace: the request gets the same tokens with any draft. A request that is over is ignored.
+bool engine_draft(struct engine *e, int64_t request, const int32_t *ids, size_t n,
+                  struct error *err);
 void engine_cancel(struct engine *e, int64_t request); // unknown numbers are ignored
 bool engine_busy(const struct engine *e);
 bool engine_step(struct engine *e, struct error *err);  // false: the engine can't go on
@@ -88,6 +108,8 @@ bool engine_event(struct engine *e, struct event *out); // the next one, in orde
 struct engine_stats {
     double prompt_seconds, decode_seconds; // steps with prompt rows count as prompt
     int64_t prompt_tokens, decode_tokens, steps;
+    int64_t cached_tokens; // found in the caches
+    int64_t preempted;     // requests that had to wait again
 };
 struct engine_stats engine_stats(const struct engine *e);
 

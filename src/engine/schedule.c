@@ -1,201 +1,335 @@
-// Requests, and the steps that move them on together.
-#include <math.h>
+#include "engine/schedule.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "engine/parts.h"
 
-const char *finish_name(enum finish f) {
-    switch (f) {
-    case FINISH_NOT: return "";
-    case FINISH_STOP: return "stop";
-    case FINISH_LENGTH:
-    case FINISH_CONTEXT: return "length";
-    case FINISH_CANCELLED: return "cancelled";
-    }
-    return "";
+enum { P = PAGE_TOKENS };
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+void sched_open(struct schedule *s, const struct limits *l, struct state *state) {
+    size_t rows = (size_t)l->batch;
+    *s = (struct schedule){.limits = *l, .state = state, .seed = digest_seed()};
+    s->seq_used = mem_array((size_t)l->sequences, sizeof *s->seq_used);
+    s->rows.ids = mem_array(rows, sizeof *s->rows.ids);
+    s->rows.index = mem_array(rows, sizeof *s->rows.index);
+    s->rows.seq = mem_array(rows, sizeof *s->rows.seq);
+    s->rows.length = mem_array(rows, sizeof *s->rows.length);
+    s->rows.want = mem_array(rows, sizeof *s->rows.want);
+    s->rows.run = mem_array(rows + 1, sizeof *s->rows.run);
 }
 
-void task_free(struct task *t) {
-    if (!t) return;
+static void task_free(struct task *t) {
     sampler_close(t->sampler);
     free(t->ids);
     free(t->stop);
+    free(t->chain);
+    free(t->draft);
     free(t);
 }
 
-static bool check_request(const struct engine *e, const struct request *r, struct error *err) {
-    int64_t context = e->info.context;
-    if (e->opt.dry) return fail(err, "the engine was opened dry: it has loaded no model");
-    if (!r->n) return fail(err, "the prompt is empty");
-    if (r->n > (size_t)context)
-        return fail(err, "the prompt has %zu tokens; the context holds %lld (--ctx-size)", r->n,
-                    (long long)context);
-    if (r->max_new && r->n == (size_t)context)
-        return fail(err, "the prompt fills the context of %lld tokens (--ctx-size)",
-                    (long long)context);
-    for (size_t i = 0; i < r->n; i++)
-        if (r->prompt[i] < 0 || r->prompt[i] >= e->info.vocab)
-            return fail(err, "token %zu of the prompt is %d; the vocabulary has ids 0 to %lld", i,
-                        r->prompt[i], (long long)e->info.vocab - 1);
-    return sampling_check(&r->sampling, err);
+void sched_close(struct schedule *s) {
+    for (size_t i = 0; i < s->tasks; i++) task_free(s->task[i]);
+    free(s->task);
+    free(s->turn);
+    free(s->event);
+    free(s->seq_used);
+    free(s->rows.ids);
+    free(s->rows.index);
+    free(s->rows.seq);
+    free(s->rows.length);
+    free(s->rows.want);
+    free(s->rows.run);
+    *s = (struct schedule){0};
 }
 
-// Rows of logits that a step can give once a prompt of n tokens wants all of its own.
-static int64_t logits_rows(const struct engine *e, size_t n) {
-    size_t chunk = (size_t)e->opt.chunk, batch = (size_t)e->opt.batch;
-    size_t rows = (size_t)e->opt.sequences + (n < chunk ? n : chunk);
-    for (size_t i = 0; i < e->tasks; i++)
-        if (e->task[i]->prompt_logits)
-            rows += e->task[i]->prompt < chunk ? e->task[i]->prompt : chunk;
-    return (int64_t)(rows < batch ? rows : batch);
-}
+// --- requests ------------------------------------------------------------------------------------
 
-int64_t engine_submit(struct engine *e, const struct request *r, struct error *err) {
-    if (!check_request(e, r, err)) return 0;
-    if (r->prompt_logits && !engine_fit(e, logits_rows(e, r->n), err)) return 0;
-    struct task *t = mem_alloc(sizeof *t);
-    size_t room = (size_t)e->info.context - r->n;
-    bool all = r->max_new < 0 || (size_t)r->max_new > room;
-    *t = (struct task){.number = ++e->last_number,
-                       .n = r->n,
-                       .prompt = r->n,
-                       .end = r->n + (all ? room : (size_t)r->max_new),
-                       .at_end = all ? FINISH_CONTEXT : FINISH_LENGTH,
-                       .stops = r->stop_count,
-                       .prompt_logits = r->prompt_logits,
-                       .seq = -1};
-    t->ids = mem_grow(NULL, &t->cap, r->n, sizeof *t->ids);
-    memcpy(t->ids, r->prompt, r->n * sizeof *t->ids);
-    t->stop = mem_array(r->stop_count, sizeof *t->stop);
-    if (r->stop_count) memcpy(t->stop, r->stop_ids, r->stop_count * sizeof *t->stop);
-    t->sampler = sampler_open(&r->sampling, e->info.vocab);
-    e->task = mem_grow(e->task, &e->task_cap, e->tasks + 1, sizeof *e->task);
-    e->task[e->tasks++] = t;
-    return t->number;
-}
-
-static void report(struct engine *e, const struct task *t, int32_t id, enum finish finish) {
-    if (e->event_at == e->events) e->event_at = e->events = 0;
-    e->event = mem_grow(e->event, &e->event_cap, e->events + 1, sizeof *e->event);
-    e->event[e->events++] = (struct event){t->number, id, finish};
-}
-
-bool engine_event(struct engine *e, struct event *out) {
-    if (e->event_at == e->events) return false;
-    *out = e->event[e->event_at++];
+// What a state holds of a request depends on which side of the short context its length is. True
+// when it has just grown beyond.
+static bool outgrows(const struct schedule *s, struct task *t) {
+    static const int32_t grown = 1;
+    if (t->grown || !s->limits.short_context || (int64_t)t->n <= s->limits.short_context)
+        return false;
+    t->grown = true;
+    t->links = 0;
+    t->before = digest_next(t->before, &grown, 1);
     return true;
 }
 
-bool engine_busy(const struct engine *e) { return e->tasks > 0 || e->event_at < e->events; }
-
-static void remove_task(struct engine *e, size_t at) {
-    struct task *t = e->task[at];
-    if (t->seq >= 0) {
-        state_release(&e->state, t->seq);
-        e->seq_used[t->seq] = false;
-    }
-    task_free(t);
-    memmove(e->task + at, e->task + at + 1, (--e->tasks - at) * sizeof *e->task);
+static int64_t add_task(struct schedule *s, struct task task) {
+    struct task *t = mem_alloc(sizeof *t);
+    *t = task;
+    outgrows(s, t);
+    t->number = ++s->last_number;
+    t->seq = -1;
+    t->draft = mem_array((size_t)s->limits.drafts, sizeof *t->draft);
+    s->task = mem_grow(s->task, &s->task_cap, s->tasks + 1, sizeof *s->task);
+    s->task[s->tasks++] = t;
+    return t->number;
 }
 
-void engine_cancel(struct engine *e, int64_t request) {
-    for (size_t i = 0; i < e->tasks; i++) {
-        if (e->task[i]->number != request) continue;
-        report(e, e->task[i], -1, FINISH_CANCELLED);
-        remove_task(e, i);
+static void copy_ids(struct task *t, const int32_t *ids, const int32_t *stop) {
+    t->ids = mem_grow(NULL, &t->cap, t->n, sizeof *t->ids);
+    memcpy(t->ids, ids, t->n * sizeof *t->ids);
+    t->stop = mem_array(t->stops, sizeof *t->stop);
+    if (t->stops) memcpy(t->stop, stop, t->stops * sizeof *t->stop);
+}
+
+int64_t sched_submit(struct schedule *s, const struct request *r, struct sampler *sampler) {
+    size_t room = (size_t)s->limits.context - r->n;
+    bool all = r->max_new < 0 || (size_t)r->max_new > room;
+    int32_t salt[2] = {(int32_t)r->salt, (int32_t)(r->salt >> 32)};
+    struct task t = {
+        .n = r->n,
+        .prompt = r->n,
+        .end = r->n + (all ? room : (size_t)r->max_new),
+        .at_end = all ? FINISH_CONTEXT : FINISH_LENGTH,
+        .stops = r->stop_count,
+        .sampler = sampler,
+        .prompt_logits = r->prompt_logits,
+        .uncached = r->uncached,
+        .before = digest_next(s->seed, salt, 2),
+    };
+    copy_ids(&t, r->prompt, r->stop_ids);
+    return add_task(s, t);
+}
+
+int64_t sched_fork(struct schedule *s, const struct task *from, struct sampler *sampler) {
+    struct task t = {
+        .n = from->n,
+        .prompt = from->prompt,
+        .end = from->end,
+        .at_end = from->at_end,
+        .stops = from->stops,
+        .sampler = sampler,
+        .uncached = from->uncached,
+        .before = from->before,
+        .grown = from->grown,
+        .origin = from->number,
+    };
+    copy_ids(&t, from->ids, from->stop);
+    return add_task(s, t);
+}
+
+static void report(struct schedule *s, const struct task *t, int32_t id, enum finish finish) {
+    if (s->event_at == s->events) s->event_at = s->events = 0;
+    s->event = mem_grow(s->event, &s->event_cap, s->events + 1, sizeof *s->event);
+    s->event[s->events++] = (struct event){t->number, id, finish, t->cached};
+}
+
+bool sched_event(struct schedule *s, struct event *out) {
+    if (s->event_at == s->events) return false;
+    *out = s->event[s->event_at++];
+    return true;
+}
+
+bool sched_busy(const struct schedule *s) { return s->tasks > 0 || s->event_at < s->events; }
+
+// Takes a task's place and pages from it.
+static void leave(struct schedule *s, struct task *t) {
+    if (t->seq < 0) return;
+    state_release(s->state, t->seq);
+    s->seq_used[t->seq] = false;
+    t->seq = -1;
+    t->done = t->rows = t->tries = 0;
+}
+
+static void remove_task(struct schedule *s, size_t at) {
+    leave(s, s->task[at]);
+    task_free(s->task[at]);
+    memmove(s->task + at, s->task + at + 1, (--s->tasks - at) * sizeof *s->task);
+}
+
+void sched_cancel(struct schedule *s, int64_t request) {
+    for (size_t i = 0; i < s->tasks; i++) {
+        if (s->task[i]->number != request) continue;
+        report(s, s->task[i], -1, FINISH_CANCELLED);
+        remove_task(s, i);
         return;
     }
 }
 
-static int64_t free_seq(const struct engine *e) {
-    for (int64_t s = 0; s < e->opt.sequences; s++)
-        if (!e->seq_used[s]) return s;
+struct task *sched_task(const struct schedule *s, int64_t request) {
+    for (size_t i = 0; i < s->tasks; i++)
+        if (s->task[i]->number == request) return s->task[i];
+    return NULL;
+}
+
+void sched_draft(struct schedule *s, struct task *t, const int32_t *ids, size_t n) {
+    t->drafts = least(n, (size_t)s->limits.drafts);
+    if (t->drafts) memcpy(t->draft, ids, t->drafts * sizeof *ids);
+}
+
+// --- admission -----------------------------------------------------------------------------------
+
+// Names of the pages that the first `tokens` tokens fill.
+static const struct digest *chain_to(struct task *t, size_t tokens) {
+    t->chain = mem_grow(t->chain, &t->link_cap, tokens / P, sizeof *t->chain);
+    for (; t->links < tokens / P; t->links++)
+        t->chain[t->links] =
+            digest_next(t->links ? t->chain[t->links - 1] : t->before, t->ids + t->links * P, P);
+    return t->chain;
+}
+
+// A fork waits for what it shares with its origin.
+static bool waits_for_origin(const struct schedule *s, const struct task *t) {
+    const struct task *origin = t->origin && !t->uncached ? sched_task(s, t->origin) : NULL;
+    return origin && origin->done < (t->n - 1) / P * P;
+}
+
+// Gives the task a place, and what there is of its beginning. At least one token is left to
+// compute, and the rows whose logits are asked for.
+static bool begin(struct schedule *s, struct task *t, int64_t seq) {
+    size_t most = t->logits_done < t->prompt && t->prompt_logits ? t->logits_done : t->n - 1;
+    if (t->uncached) most = 0;
+    int64_t known;
+    int64_t found =
+        state_begin(s->state, seq, chain_to(t, most), (int64_t)(most / P), (int64_t)t->n, &known);
+    if (found < 0) return false;
+    t->done = (size_t)found;
+    t->known = (size_t)known;
+    t->seq = seq;
+    s->seq_used[seq] = true;
+    if (t->begun) return true;
+    t->begun = true;
+    t->cached = (int64_t)least((size_t)found, t->prompt);
+    s->cached += found;
+    return true;
+}
+
+static int64_t free_seq(const struct schedule *s) {
+    for (int64_t i = 0; i < s->limits.sequences; i++)
+        if (!s->seq_used[i]) return i;
     return -1;
 }
 
 // In the order they came: one that does not fit yet is not overtaken.
-static void admit(struct engine *e) {
-    for (size_t i = 0; i < e->tasks; i++) {
-        struct task *t = e->task[i];
-        if (t->seq >= 0) continue;
-        int64_t seq = free_seq(e);
-        if (seq < 0 || !state_reserve(&e->state, seq, (int64_t)t->end)) return;
-        t->seq = seq;
-        e->seq_used[seq] = true;
+static void admit(struct schedule *s) {
+    for (size_t i = 0; i < s->tasks; i++) {
+        struct task *t = s->task[i];
+        if (t->seq >= 0 || waits_for_origin(s, t)) continue;
+        int64_t seq = free_seq(s);
+        if (seq < 0 || !begin(s, t, seq)) return;
     }
+}
+
+// --- a step's rows -------------------------------------------------------------------------------
+
+// Fixed state can be kept only as it is between steps, so rows end at a page's end where it may be
+// of use: where the prompt's last page ends, where others left the same beginning, and else where a
+// chunk ends anyway.
+static size_t cut(const struct schedule *s, const struct task *t, size_t rows) {
+    if (!s->state->fixed_width || t->uncached) return rows;
+    size_t end = t->done + rows, last = (t->n - 1) / P * P;
+    if (end < t->n && end / P * P > t->done) end = end / P * P;
+    if (t->done < last && last < end) end = last;
+    if (t->done < t->known && t->known < end) end = t->known;
+    return end - t->done;
+}
+
+// The task's rows, of at most `left`: all that is not computed yet, as far as chunk and budget go,
+// and after those its drafted tokens but for the last that it may have.
+static void share(const struct schedule *s, struct task *t, size_t left) {
+    size_t most = least((size_t)s->limits.chunk, left), todo = t->n - t->done;
+    t->rows = cut(s, t, least(todo, most));
+    t->tries = 0;
+    if (t->rows < todo || t->n >= t->end) return;
+    size_t end = t->grown || !s->limits.short_context
+                     ? t->end
+                     : least(t->end, (size_t)s->limits.short_context + 1);
+    t->tries = least(t->drafts, least(most - t->rows, end - t->n - 1));
+    t->rows += t->tries;
+}
+
+static bool in_prompt(const struct schedule *s, const struct task *t) {
+    return t->done < t->prompt || t->n - t->done > 1 + (size_t)s->limits.drafts;
+}
+
+// Rows that are being answered first, so that a long prompt does not hold them up.
+static void share_out(struct schedule *s) {
+    size_t left = (size_t)s->limits.batch;
+    for (int prompts = 0; prompts <= 1; prompts++) {
+        for (size_t i = 0; i < s->tasks; i++) {
+            struct task *t = s->task[i];
+            if (in_prompt(s, t) != prompts) continue;
+            t->rows = t->tries = 0;
+            if (t->seq >= 0) share(s, t, left);
+            left -= t->rows;
+        }
+    }
+}
+
+// The last of those that came after task i gives up its place.
+static bool preempt(struct schedule *s, size_t i) {
+    for (size_t j = s->tasks; --j > i;) {
+        if (s->task[j]->seq < 0) continue;
+        leave(s, s->task[j]);
+        s->preempted++;
+        return true;
+    }
+    return false;
+}
+
+static bool get_pages(struct schedule *s, size_t i) {
+    struct task *t = s->task[i];
+    while (!state_advance(s->state, t->seq, (int64_t)t->done, (int64_t)(t->done + t->rows))) {
+        if (!t->tries && !preempt(s, i)) return false;
+        t->rows -= t->tries;
+        t->tries = 0;
+    }
+    return true;
 }
 
 // Whether the logits of row `at` of the task are used: for the caller, or for the next token.
 static bool row_wanted(const struct task *t, size_t at) {
-    return (t->prompt_logits && at < t->prompt) || (at + 1 == t->n && t->n < t->end);
+    bool prompt = t->prompt_logits && at >= t->logits_done && at < t->prompt;
+    return prompt || (at + 1 >= t->n && t->n < t->end);
 }
 
-static void add_rows(struct engine *e, const struct task *t, size_t count) {
-    struct inputs *in = &e->in;
-    in->run[in->runs++] = (int32_t)in->n;
-    for (size_t at = t->done; at < t->done + count; at++, in->n++) {
-        in->ids[in->n] = t->ids[at];
-        in->pos[in->n] = in->index[in->n] = (int32_t)at;
-        in->seq[in->n] = (int32_t)t->seq;
-        in->length[in->n] = (int32_t)t->n;
-        if (row_wanted(t, at)) in->want[in->wanted++] = (int32_t)in->n;
+static void add_rows(struct schedule *s, const struct task *t) {
+    struct step_rows *r = &s->rows;
+    r->run[r->runs++] = (int32_t)r->n;
+    for (size_t at = t->done; at < t->done + t->rows; at++, r->n++) {
+        r->ids[r->n] = at < t->n ? t->ids[at] : t->draft[at - t->n];
+        r->index[r->n] = (int32_t)at;
+        r->seq[r->n] = (int32_t)t->seq;
+        r->length[r->n] = (int32_t)(at < t->n ? t->n : at + 1);
+        if (row_wanted(t, at)) r->want[r->wanted++] = (int32_t)r->n;
     }
-    state_advance(&e->state, t->seq, (int64_t)t->done, (int64_t)(t->done + count));
+    r->run[r->runs] = (int32_t)r->n;
 }
 
-// Rows of the task in this step: all that is not computed yet, as far as the budget goes.
-static size_t share(const struct engine *e, const struct task *t) {
-    size_t left = (size_t)(e->opt.batch - e->in.n), chunk = (size_t)e->opt.chunk;
-    size_t todo = t->seq < 0 ? 0 : t->n - t->done;
-    if (todo > chunk) todo = chunk;
-    return todo < left ? todo : left;
-}
-
-// Decode rows first, so that a long prompt does not hold up those who are being answered; then
-// chunks of prompts.
-static void gather(struct engine *e) {
-    e->in.n = e->in.runs = e->in.wanted = 0;
-    e->turns = 0;
-    e->turn = mem_grow(e->turn, &e->turn_cap, e->tasks, sizeof *e->turn);
-    for (int prompts = 0; prompts <= 1; prompts++) {
-        for (size_t i = 0; i < e->tasks; i++) {
-            struct task *t = e->task[i];
-            size_t rows = (t->done < t->prompt) == prompts ? share(e, t) : 0;
-            if (!rows) continue;
-            e->turn[e->turns++] = (struct turn){t, rows, prompts};
-            add_rows(e, t, rows);
-        }
+static void add_turn(struct schedule *s, struct task *t) {
+    struct turn turn = {.task = t, .from = t->done, .prompt = in_prompt(s, t), .held = -1};
+    if (t->tries && s->state->fixed_width && (turn.held = state_hold(s->state, t->seq)) < 0) {
+        t->rows -= t->tries; // no drafted row without a way back
+        t->tries = 0;
+        state_truncate(s->state, t->seq, (int64_t)(t->done + t->rows));
     }
-    e->in.run[e->in.runs] = (int32_t)e->in.n;
+    turn.rows = t->rows;
+    turn.drafts = t->tries;
+    s->turn[s->turns++] = turn;
+    add_rows(s, t);
 }
 
-static bool forward(struct engine *e, struct error *err) {
-    struct inputs *in = &e->in;
-    const int32_t *host[] = {in->ids, in->pos, in->index, in->seq, in->length};
-    struct tensor *device[] = {&in->rows.ids, &in->rows.pos, &in->rows.index, &in->rows.seq,
-                               &in->rows.length};
-    struct rows rows = {.n = in->n, .runs = in->runs};
-    struct tensor *view[] = {&rows.ids, &rows.pos, &rows.index, &rows.seq, &rows.length};
-    for (size_t i = 0; i < sizeof host / sizeof *host; i++) {
-        device_upload(e->dev, device[i]->data, host[i], (size_t)in->n * sizeof(int32_t));
-        *view[i] = tensor_slice(*device[i], 0, 0, in->n);
-    }
-    rows.run = tensor_slice(in->rows.run, 0, 0, in->runs + 1);
-    device_upload(e->dev, rows.run.data, in->run, (size_t)(in->runs + 1) * sizeof(int32_t));
-    device_upload(e->dev, in->rows_wanted.data, in->want, (size_t)in->wanted * sizeof(int32_t));
-    state_upload(&e->state);
-    struct context *c = &e->ctx;
-    size_t mark = scratch_mark(c);
-    struct tensor wanted = tensor_slice(in->rows_wanted, 0, 0, in->wanted);
-    struct tensor logits = decoder_forward(c, e->decoder, &rows, e->state.layer, wanted);
-    read_f32(c, logits, e->logits);
-    scratch_release(c, mark);
-    return !c->err.set || fail(err, "a step failed: %s", c->err.text);
+bool sched_plan(struct schedule *s) {
+    admit(s);
+    share_out(s);
+    for (size_t i = 0; i < s->tasks; i++)
+        if (s->task[i]->rows && !get_pages(s, i)) s->task[i]->rows = 0;
+    s->rows.n = s->rows.runs = s->rows.wanted = 0;
+    s->turns = 0;
+    s->turn = mem_grow(s->turn, &s->turn_cap, s->tasks, sizeof *s->turn);
+    for (int prompts = 0; prompts <= 1; prompts++)
+        for (size_t i = 0; i < s->tasks; i++)
+            if (s->task[i]->rows && in_prompt(s, s->task[i]) == prompts) add_turn(s, s->task[i]);
+    return s->turns > 0;
 }
+
+// --- what came of it -----------------------------------------------------------------------------
 
 static bool is_stop(const struct task *t, int32_t id) {
     for (size_t i = 0; i < t->stops; i++)
@@ -203,61 +337,57 @@ static bool is_stop(const struct task *t, int32_t id) {
     return false;
 }
 
-// Damaged weights make NaN of everything, which would else look like an odd answer.
-static void check_numbers(struct engine *e, const float *logits) {
-    if (e->nan_told || !isnan(logits[0])) return;
-    log_say(LOG_WARN, "the model's logits are NaN: its weights are damaged, or overflow "
-                      "(try --precision f32)");
-    e->nan_told = true;
-}
-
-static void next_token(struct engine *e, struct task *t, float *logits) {
-    check_numbers(e, logits);
-    int32_t id = sampler_next(t->sampler, logits, t->ids, t->n);
+bool sched_token(struct schedule *s, struct turn *turn, int32_t id) {
+    struct task *t = turn->task;
     t->ids = mem_grow(t->ids, &t->cap, t->n + 1, sizeof *t->ids);
     t->ids[t->n++] = id;
     enum finish f = is_stop(t, id) ? FINISH_STOP : t->n == t->end ? t->at_end : FINISH_NOT;
-    report(e, t, id, f);
+    report(s, t, id, f);
     t->over = f != FINISH_NOT;
+    bool stands = turn->accepted < turn->drafts && t->draft[turn->accepted] == id;
+    turn->accepted += stands;
+    if (stands && !t->over) return true;
+    t->drafts = 0;
+    return false;
 }
 
-// Takes a turn's rows of logits, the first of which is *logits, and its next token from the last.
-static void take(struct engine *e, const struct turn *turn, float **logits) {
+// Takes drafted rows back that do not stand. Fixed state goes back to before the step.
+static void roll_back(struct schedule *s, struct turn *turn) {
     struct task *t = turn->task;
-    size_t vocab = (size_t)e->info.vocab, from = t->done, to = from + turn->rows, n = t->n;
-    t->done = to;
-    for (size_t row = from; row < to; row++) {
-        bool last = row + 1 == n && n < t->end;
-        bool prompt = t->prompt_logits && row < t->prompt;
-        if (prompt) memcpy(t->prompt_logits + row * vocab, *logits, vocab * sizeof **logits);
-        if (last) next_token(e, t, *logits);
-        if (last || prompt) *logits += vocab;
+    bool back = turn->accepted < turn->drafts;
+    if (turn->held >= 0) state_unhold(s->state, t->seq, turn->held, back);
+    if (!back) return;
+    t->done -= turn->held >= 0 ? t->done - turn->from : turn->drafts - turn->accepted;
+    state_truncate(s->state, t->seq, (int64_t)t->done);
+}
+
+// Leaves what was computed for others to find.
+static void keep(struct schedule *s, struct task *t, size_t from) {
+    if (t->uncached) return;
+    const struct digest *chain = chain_to(t, t->done);
+    state_name(s->state, t->seq, chain, (int64_t)from, (int64_t)t->done);
+    if (!s->state->fixed_width || t->done % P || t->done <= from) return;
+    bool passing = t->done != t->known && t->done != (t->prompt - 1) / P * P;
+    state_save(s->state, t->seq, chain[t->done / P - 1], passing);
+}
+
+static void end_turn(struct schedule *s, struct turn *turn) {
+    struct task *t = turn->task;
+    t->done = turn->from + turn->rows;
+    roll_back(s, turn);
+    keep(s, t, turn->from);
+    size_t in_prompt = least(t->done, t->prompt);
+    if (t->logits_done < in_prompt) t->logits_done = in_prompt;
+    if (t->done >= t->n && t->n >= t->end) {
+        report(s, t, -1, FINISH_LENGTH); // only the prompt was asked for
+        t->over = true;
     }
-    if (to < n || n < t->end) return;
-    report(e, t, -1, FINISH_LENGTH); // only the prompt was asked for
-    t->over = true;
+    if (!t->over && outgrows(s, t)) leave(s, t);
 }
 
-static void account(struct engine *e, double seconds) {
-    int64_t prompt = 0, decode = 0;
-    for (size_t i = 0; i < e->turns; i++)
-        *(e->turn[i].prompt ? &prompt : &decode) += (int64_t)e->turn[i].rows;
-    *(prompt ? &e->stats.prompt_seconds : &e->stats.decode_seconds) += seconds;
-    e->stats.prompt_tokens += prompt;
-    e->stats.decode_tokens += decode;
-    e->stats.steps++;
-}
-
-bool engine_step(struct engine *e, struct error *err) {
-    double began = clock_now();
-    admit(e);
-    gather(e);
-    if (!e->turns) return true;
-    if (!forward(e, err)) return false;
-    float *logits = e->logits;
-    for (size_t i = 0; i < e->turns; i++) take(e, &e->turn[i], &logits);
-    account(e, clock_now() - began);
-    for (size_t i = e->tasks; i-- > 0;)
-        if (e->task[i]->over) remove_task(e, i);
-    return true;
+void sched_finish(struct schedule *s) {
+    for (size_t i = 0; i < s->turns; i++) end_turn(s, &s->turn[i]);
+    s->turns = 0;
+    for (size_t i = s->tasks; i-- > 0;)
+        if (s->task[i]->over) remove_task(s, i);
 }

@@ -272,6 +272,11 @@ static void cpu_upload(struct device *d, void *dst, const void *src, size_t size
     memcpy(dst, src, size);
 }
 
+static void cpu_copy(struct device *d, void *dst, const void *src, size_t size) {
+    (void)d;
+    memcpy(dst, src, size);
+}
+
 static void cpu_clear(struct device *d, void *dst, size_t size) {
     (void)d;
     memset(dst, 0, size);
@@ -308,6 +313,7 @@ static const struct ops cpu_ops = {
     .alloc = cpu_alloc,
     .free = cpu_free,
     .upload = cpu_upload,
+    .copy = cpu_copy,
     .clear = cpu_clear,
     .memory = cpu_memory,
     .measure = cpu_measure,

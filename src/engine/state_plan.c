@@ -23,7 +23,8 @@ static int64_t group_pages(const struct state_plan *p, int64_t window, int64_t c
     int64_t all = p->sequences * pages_for(p->context), back = look_back(window, chunk);
     int64_t most = pages_for(p->tokens > p->context ? p->tokens : p->context);
     if (back >= 0) most = 2 * p->sequences * live_pages(p, back, p->context);
-    return all < most ? all : most;
+    if (most > all) most = all;
+    return most < INT32_MAX ? most : INT32_MAX; // page tables are of I32
 }
 
 static size_t page_bytes(const struct state_plan *p, const struct paged_decl *d) {
@@ -51,8 +52,7 @@ size_t state_bytes(const struct state_plan *p) {
         for (int k = 0; k < LAYER_PAGED; k++) {
             const struct paged_decl *d = &p->layer[i].paged[k];
             int64_t pages = d->heads ? group_pages(p, d->window, d->chunk) : 0;
-            if (pages > INT32_MAX || !size_mul((size_t)pages, page_bytes(p, d), &part) ||
-                !size_add(total, part, &total))
+            if (!size_mul((size_t)pages, page_bytes(p, d), &part) || !size_add(total, part, &total))
                 return SIZE_MAX;
         }
     }

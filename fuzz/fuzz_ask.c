@@ -20,9 +20,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct refusal r = {0};
     struct error e = {0};
     struct str json = {0};
-    bool ok = ask_read(&a, data[0] & 1, sv_n((const char *)data + 1, size - 1), model(), &r);
+    bool ok = ask_read(&a, data[0] & 1, sv_n((const char *)data + 1, size - 1), model(), NULL, &r);
     if (ok == (r.status != 0)) abort();
-    if (ok && (!a.prompt.n || a.stops > ASK_STOPS || !sampling_check(&a.sampling, &e))) abort();
+    if (ok && (!a.prompt.ids.n || a.stops > ASK_STOPS || !sampling_check(&a.sampling, &e))) abort();
     refusal_json(&json, &r);
     if (!utf8_valid(str_sv(&json))) abort();
     str_free(&json);

@@ -79,8 +79,9 @@ struct reply_message {
     struct reply_call *call;
     size_t calls;
 };
-// Takes the events that are ready into the message: what a client has when all deltas are in.
-void reply_take(struct reply *r, struct reply_message *m);
+// Adds an event: the message is what a client has when all deltas are in.
+void reply_message_add(struct reply_message *m, const struct reply_event *e);
+void reply_take(struct reply *r, struct reply_message *m); // adds all events that are ready
 void reply_message_free(struct reply_message *m);
 
 #endif

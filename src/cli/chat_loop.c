@@ -139,11 +139,11 @@ static void answer(struct conversation *c, struct sv text) {
              "a larger -c (--ctx-size) holds more",
              t.prompt.n, context);
     }
-    if (t.answer.ids.n && !sv_ends(str_sv(&t.text), sv("\n"))) cli_write(sv("\n"), &e);
+    if (t.line_open) cli_write(sv("\n"), &e);
     if (ok) turn_tell_end(&t, c->model);
     if (ok && args_flag(c->args, "stats")) turn_print_stats(&t, 0);
     if (ok)
-        turn_add(c->messages, "assistant", str_sv(&t.text));
+        turn_remember(&t, c->messages);
     else
         drop_last(c);
     turn_close(&t);
@@ -245,6 +245,7 @@ int chat_loop(const struct args *a, const char *path) {
     line_close(c.line);
     json_object_put(c.messages);
     free(c.stop);
+    turn_free_options(&c.opt);
     text_close(&m);
     return code;
 }

@@ -35,7 +35,11 @@ static void add_json(struct str *s, const char *path, const struct turn_options 
     str_puts(s, "{\"model\":");
     json_quote(s, sv(path));
     str_puts(s, ",\"text\":");
-    json_quote(s, str_sv(&t->text));
+    json_quote(s, str_sv(&t->said.content));
+    if (t->said.reasoning.n) {
+        str_puts(s, ",\"reasoning\":");
+        json_quote(s, str_sv(&t->said.reasoning));
+    }
     str_puts(s, ",\"ids\":[");
     for (size_t i = 0; i < a->ids.n; i++) str_printf(s, i ? ",%d" : "%d", a->ids.id[i]);
     str_printf(s, "],\"finish_reason\":\"%s\",\"seed\":%llu", finish_name(a->finish),
@@ -61,8 +65,7 @@ static bool answer_prompt(const struct args *a, const char *path, struct text_mo
     struct str end = {0};
     bool ok = turn_run(&t, m, opt, messages, !json, e);
     if (ok && json) add_json(&end, path, opt, &t, load_seconds);
-    bool open_line = t.answer.ids.n && !sv_ends(str_sv(&t.text), sv("\n"));
-    if (ok && !json && open_line) str_addc(&end, '\n');
+    if (ok && !json && t.line_open) str_addc(&end, '\n');
     ok = ok && cli_write(str_sv(&end), e);
     if (ok) turn_tell_end(&t, m);
     if (ok && args_flag(a, "stats")) turn_print_stats(&t, load_seconds);
@@ -90,6 +93,7 @@ static int one_shot(const struct args *a, const char *path) {
     ok = ok && answer_prompt(a, path, &m, &opt, str_sv(&prompt), load_seconds, &e);
     str_free(&prompt);
     text_close(&m);
+    turn_free_options(&opt);
     if (!ok) return cli_error(&e);
     return signals_got() ? 128 + signals_got() : CLI_OK;
 }
@@ -112,13 +116,18 @@ static const struct arg args[] = {
     {"--stats", ARG_FLAG, NULL, NULL, NULL, 0, 0,
      "afterwards, tell times and tokens a second on standard error"},
     {"--json", ARG_FLAG, NULL, NULL, NULL, 0, 0,
-     "with a prompt: print one JSON object at the end: text, ids, finish_reason, usage, timings"},
+     "with a prompt: print one JSON object at the end: text, reasoning, ids, finish_reason, usage, "
+     "timings"},
+    {"--show-reasoning", ARG_FLAG, NULL, NULL, NULL, 0, 0,
+     "print what the model thinks before it answers too"},
 };
 static const struct arg_group options = {"Output", args, sizeof args / sizeof *args};
 static const struct arg_group *const groups[] = {
-    &model_options, &prompt_options, &sampling_options, &engine_options_group,
-    &options,       &common_options, &refused_options,  &refused_chat_options,
-    NULL,
+    &model_options,        &prompt_options,
+    &template_options,     &sampling_options,
+    &engine_options_group, &options,
+    &common_options,       &refused_options,
+    &refused_chat_options, NULL,
 };
 
 const struct command command_generate = {

@@ -98,8 +98,6 @@ static const struct arg refused_args[] = {
     REFUSED("--grammar --grammar-file -j --json-schema", "grammars are not in this build"),
     REFUSED("--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n",
             "the DRY penalty is not in this build; see --repetition-penalty"),
-    REFUSED("--show-reasoning", "reasoning is not told apart from the answer in this build: both "
-                                "are shown"),
 };
 const struct arg_group refused_options = {NULL, refused_args, COUNT(refused_args)};
 

@@ -4,6 +4,7 @@
 #define CLI_TURN_H
 
 #include "base/json.h"
+#include "chat/reply.h"
 #include "cli/cli.h"
 #include "engine/answer.h"
 
@@ -13,12 +14,16 @@ struct turn_options {
     bool raw;        // the contents of the messages and nothing else
     bool labels;     // without a template, say who speaks: "User: ...", "Assistant:"
     bool ignore_eos;
+    bool reasoning;        // show it
     const struct sv *stop; // [stops]
     size_t stops;
+    struct json_object *kwargs; // --chat-template-kwargs, or NULL
+    const char *effort;         // --reasoning-effort, or NULL
 };
 
-// The views in opt are a's.
+// The views in opt are a's. It must be freed in any case.
 bool turn_read_options(const struct args *a, struct turn_options *opt, struct error *e);
+void turn_free_options(struct turn_options *opt);
 // Opens the model with a progress line on a terminal; *seconds is how long it took.
 bool turn_open(const struct args *a, const char *path, struct text_model *m, double *seconds,
                struct error *e);
@@ -31,7 +36,9 @@ void turn_add(struct json_object *messages, const char *role, struct sv content)
 struct turn {
     struct ids prompt;
     struct answer answer;
-    struct str text; // of the whole answer
+    struct reply *reply;
+    struct reply_message said; // the whole answer's reasoning and text
+    bool dim, line_open;       // what is on the terminal: reasoning; a line that has not ended
 };
 
 // Answers the conversation. stream: to standard output, piece by piece. A signal (signals_got)
@@ -39,6 +46,7 @@ struct turn {
 bool turn_run(struct turn *t, struct text_model *m, const struct turn_options *opt,
               struct json_object *messages, bool stream, struct error *e);
 void turn_close(struct turn *t);
+void turn_remember(const struct turn *t, struct json_object *messages); // adds the answer
 // One line on standard error when the context ended the answer.
 void turn_tell_end(const struct turn *t, const struct text_model *m);
 

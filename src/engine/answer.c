@@ -3,11 +3,12 @@
 #include "base/clock.h"
 
 bool answer_start(struct answer *a, const struct text_model *m, const struct request *r,
-                  const struct sv *stops, size_t count, struct error *e) {
+                  const struct reply_format *marks, const struct sv *stops, size_t count,
+                  struct error *e) {
     *a = (struct answer){.model = m, .started = clock_now()};
     a->request = engine_submit(m->engine, r, e);
     if (!a->request) return false;
-    a->stream = text_stream_open(m, stops, count);
+    a->stream = text_stream_open(m, marks, stops, count);
     return true;
 }
 

@@ -21,10 +21,11 @@ struct answer {
     double started, first, last; // seconds (clock_now): submitted, first and latest token; 0: none
 };
 
-// Ends at r's stop ids, or before one of the stop strings, which are copied. On failure a needs no
-// closing.
+// Ends at r's stop ids, or before one of the stop strings, which are copied. marks: of
+// text_stream_open. On failure a needs no closing.
 bool answer_start(struct answer *a, const struct text_model *m, const struct request *r,
-                  const struct sv *stops, size_t count, struct error *e);
+                  const struct reply_format *marks, const struct sv *stops, size_t count,
+                  struct error *e);
 // Computes until there is text to show, or the answer is over: false, also on failure. One step
 // that decides no text gives an empty piece, so the caller has a say between steps. The piece is
 // valid until the next call.

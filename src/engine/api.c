@@ -114,7 +114,10 @@ static bool chat_ids(const struct text_model *m, const struct mlxcel_request *r,
         json_object_array_add(list, to);
     }
     struct chat_options opt = {.add_generation_prompt = true};
-    bool ok = !e->set && text_chat_ids(m, list, &opt, out, e);
+    struct text_prompt prompt = {0};
+    bool ok = !e->set && text_chat_prompt(m, list, &opt, &prompt, e);
+    if (ok) ids_add(out, prompt.ids.id, prompt.ids.n);
+    ids_free(&prompt.ids);
     json_object_put(list);
     return ok;
 }
@@ -158,7 +161,7 @@ static bool start(struct mlxcel_generation *g, const struct mlxcel_request *r, s
         .stop_ids = m->defaults.eos,
         .stop_count = r->ignore_eos ? 0 : m->defaults.eos_count,
     };
-    ok = ok && answer_start(&g->answer, m, &request, stop, r->stop_count, e);
+    ok = ok && answer_start(&g->answer, m, &request, NULL, stop, r->stop_count, e);
     g->prompt_size = prompt.n;
     ids_free(&prompt);
     free(stop);

@@ -20,6 +20,8 @@ bool text_open(struct text_model *m, const char *path, const struct engine_optio
               (m->engine = engine_open(path, opt, e)) != NULL;
     config_close(config);
     free(dir);
+    for (int tools = 0; tools < 2 && ok; tools++)
+        reply_format_of(chat_source(m->chat, tools), &m->reply[tools]);
     if (!ok) text_close(m);
     return ok;
 }
@@ -49,16 +51,20 @@ bool text_prompt_ids(const struct tokenizer *t, const struct chat_prompt *p, str
     return encode(t, sv_cut(text, at, text.n), out, e);
 }
 
-bool text_chat_ids(const struct text_model *m, struct json_object *messages,
-                   const struct chat_options *opt, struct ids *out, struct error *e) {
+bool text_chat_prompt(const struct text_model *m, struct json_object *messages,
+                      const struct chat_options *opt, struct text_prompt *out, struct error *e) {
     struct chat_prompt prompt = {0};
+    *out = (struct text_prompt){.reply = &m->reply[opt->tools != NULL]};
     bool ok = chat_check_contents(messages, e) && chat_render(m->chat, messages, opt, &prompt, e) &&
-              text_prompt_ids(m->tokenizer, &prompt, out, e);
+              text_prompt_ids(m->tokenizer, &prompt, &out->ids, e);
+    out->opened = reply_opened_by(out->reply, str_sv(&prompt.text));
     chat_prompt_free(&prompt);
     return ok;
 }
 
 struct text_stream {
+    const struct tokenizer *tokenizer;
+    const struct reply_format *marks;
     struct tok_stream *tokens;
     struct str *stop; // [stops]
     size_t stops;
@@ -66,10 +72,12 @@ struct text_stream {
     bool stopped;
 };
 
-struct text_stream *text_stream_open(const struct text_model *m, const struct sv *stops,
-                                     size_t count) {
+struct text_stream *text_stream_open(const struct text_model *m, const struct reply_format *marks,
+                                     const struct sv *stops, size_t count) {
     struct text_stream *s = mem_alloc(sizeof *s);
-    s->tokens = tok_stream_open(m->tokenizer, true);
+    s->tokenizer = m->tokenizer;
+    s->marks = marks;
+    s->tokens = tok_stream_open(m->tokenizer, false);
     s->stop = mem_array(count, sizeof *s->stop);
     for (size_t i = 0; i < count; i++)
         if (stops[i].n) str_add(&s->stop[s->stops++], stops[i]);
@@ -125,9 +133,14 @@ static bool settle(struct text_stream *s, struct str *out) {
     return emit(s, 0, out);
 }
 
+static bool shows(const struct text_stream *s, int32_t id) {
+    if (!tok_is_special(s->tokenizer, id)) return true;
+    return s->marks && reply_format_shows(s->marks, tok_token(s->tokenizer, id));
+}
+
 bool text_stream_push(struct text_stream *s, int32_t id, struct str *out) {
     if (s->stopped) return true;
-    tok_stream_push(s->tokens, id, &s->held);
+    if (shows(s, id)) tok_stream_push(s->tokens, id, &s->held);
     return settle(s, out);
 }
 

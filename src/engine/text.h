@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "chat/chat.h"
+#include "chat/reply.h"
 #include "checkpoint/generation_config.h"
 #include "engine/engine.h"
 #include "tokenizer/tokenizer.h"
@@ -14,6 +15,7 @@ struct text_model {
     struct tokenizer *tokenizer;
     struct chat *chat;
     struct generation_config defaults; // eos ids, the publisher's sampling
+    struct reply_format reply[2];      // how it replies to prompts without and with tools
 };
 
 bool text_open(struct text_model *m, const char *path, const struct engine_options *opt,
@@ -24,15 +26,24 @@ void text_close(struct text_model *m);
 bool text_prompt_ids(const struct tokenizer *t, const struct chat_prompt *p, struct ids *out,
                      struct error *e);
 
-// Messages (a JSON array of {role, content}) through the template, then to ids.
-bool text_chat_ids(const struct text_model *m, struct json_object *messages,
-                   const struct chat_options *opt, struct ids *out, struct error *e);
+// A conversation's prompt.
+struct text_prompt {
+    struct ids ids;
+    const struct reply_format *reply; // the model's
+    bool opened;                      // the prompt has begun the reasoning
+};
+
+// Messages (a JSON array of {role, content}) through the template, then to ids, which are the
+// caller's to free in any case.
+bool text_chat_prompt(const struct text_model *m, struct json_object *messages,
+                      const struct chat_options *opt, struct text_prompt *out, struct error *e);
 
 // One answer's stream. Text that may be the beginning of a stop string, or half a character, is
-// held back until it is decided.
+// held back until it is decided. Special tokens are left out, but for those that `marks` shows
+// (NULL: none), which must outlive the stream.
 struct text_stream;
-struct text_stream *text_stream_open(const struct text_model *m, const struct sv *stops,
-                                     size_t count);
+struct text_stream *text_stream_open(const struct text_model *m, const struct reply_format *marks,
+                                     const struct sv *stops, size_t count);
 void text_stream_close(struct text_stream *s); // NULL is fine
 // Appends what is certain to out. True when a stop string was found: the text before it has been
 // appended, and nothing more will be.

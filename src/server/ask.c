@@ -159,8 +159,6 @@ static const struct {
     double number; // NAN: none
     const char *word;
 } unsupported[] = {
-    {"tools", NAN, NULL},
-    {"tool_choice", NAN, "none"},
     {"functions", NAN, NULL},
     {"function_call", NAN, "none"},
     {"response_format", NAN, NULL},
@@ -181,7 +179,6 @@ static const struct {
     {"suffix", NAN, NULL},
     {"audio", NAN, NULL},
     {"modalities", NAN, NULL},
-    {"reasoning_effort", NAN, NULL},
     {"web_search_options", NAN, NULL},
     {"stop_token_ids", NAN, NULL},
     {"min_tokens", 0, NULL},
@@ -209,13 +206,12 @@ static bool asks_nothing(struct json_object *v, double number, const char *word)
 }
 
 // The ways to ask for plain text by fields that could ask for more.
-static bool asks_for_text(const char *name, struct json_object *v, struct json_object *o) {
+static bool asks_for_text(const char *name, struct json_object *v) {
     if (!strcmp(name, "response_format")) return sv_is(json_text_at(v, "type"), "text");
     if (!strcmp(name, "modalities"))
         return json_object_is_type(v, json_type_array) && json_object_array_length(v) == 1 &&
                sv_is(json_text(json_object_array_get_idx(v, 0)), "text");
-    bool tools = !asks_nothing(json_at(o, "tools"), NAN, NULL);
-    return !strcmp(name, "tool_choice") && !tools && sv_is(json_text(v), "auto");
+    return false;
 }
 
 static bool refuse_unsupported(struct json_object *o, struct refusal *r) {
@@ -228,7 +224,7 @@ static bool refuse_unsupported(struct json_object *o, struct refusal *r) {
         const char *name = unsupported[i].name;
         struct json_object *v = json_at(o, name);
         if (asks_nothing(v, unsupported[i].number, unsupported[i].word)) continue;
-        if (!asks_for_text(name, v, o))
+        if (!asks_for_text(name, v))
             return refuse(r, 400, name, "\"%s\" is not supported by this server", name);
     }
     return true;
@@ -240,9 +236,9 @@ static bool add_id(struct ask *a, struct json_object *v, int64_t vocab, struct r
     int64_t id = json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : -1;
     if (id < 0 || id >= vocab)
         return refuse(r, 400, "prompt",
-                      "element %zu of \"prompt\" is no token id: those are 0 to %lld", a->prompt.n,
-                      (long long)vocab - 1);
-    ids_push(&a->prompt, (int32_t)id);
+                      "element %zu of \"prompt\" is no token id: those are 0 to %lld",
+                      a->prompt.ids.n, (long long)vocab - 1);
+    ids_push(&a->prompt.ids, (int32_t)id);
     return true;
 }
 
@@ -264,7 +260,7 @@ static bool read_prompt(struct ask *a, struct json_object *o, const struct text_
                       n);
     if (nested) v = first;
     if (json_object_is_type(v, json_type_string))
-        return tok_encode(m->tokenizer, json_text(v), true, &a->prompt, &e) ||
+        return tok_encode(m->tokenizer, json_text(v), true, &a->prompt.ids, &e) ||
                refuse(r, 400, "prompt", "%s", e.text);
     if (!json_object_is_type(v, json_type_array))
         return wrong_kind(r, "prompt", "a string or a list of token ids", v);
@@ -298,47 +294,104 @@ static bool join_parts(struct json_object *message, struct json_object *content,
     return true;
 }
 
+// Clients send a call's arguments as the text of an object; templates want the object.
+static void open_arguments(struct json_object *message) {
+    struct json_object *calls = json_at(message, "tool_calls");
+    if (!json_object_is_type(calls, json_type_array)) return;
+    for (size_t i = 0; i < json_object_array_length(calls); i++) {
+        struct json_object *function = json_at(json_object_array_get_idx(calls, i), "function");
+        struct json_object *arguments = json_at(function, "arguments");
+        struct error e = {0};
+        if (!json_object_is_type(arguments, json_type_string)) continue;
+        struct json_object *o = json_read(json_text(arguments), "arguments", &e);
+        if (json_object_is_type(o, json_type_object))
+            json_object_object_add(function, "arguments", o);
+        else
+            json_object_put(o);
+    }
+}
+
 // Makes of a message what every template knows; chat_render looks for what is wrong with the rest.
 static bool simplify(struct json_object *message, size_t at, struct refusal *r) {
     struct json_object *content = json_at(message, "content");
     // OpenAI's newer name for the system's role is one that templates do not know.
     if (sv_is(json_text_at(message, "role"), "developer"))
         json_object_object_add(message, "role", json_object_new_string("system"));
+    open_arguments(message);
     return !json_object_is_type(content, json_type_array) || join_parts(message, content, at, r);
 }
 
+static bool check_tools(struct json_object *tools, struct refusal *r) {
+    if (!json_object_is_type(tools, json_type_array))
+        return wrong_kind(r, "tools", "an array of tools", tools);
+    for (size_t i = 0; i < json_object_array_length(tools); i++) {
+        struct json_object *tool = json_object_array_get_idx(tools, i);
+        struct sv type = json_text_at(tool, "type");
+        if (!sv_is(type, "function"))
+            return refuse(r, 400, "tools", "tools[%zu].type is \"%.*s\"; it must be \"function\"",
+                          i, (int)(type.n < 40 ? type.n : 40), type.p);
+        struct json_object *function = json_at(tool, "function");
+        if (!json_object_is_type(function, json_type_object) || !json_text_at(function, "name").n)
+            return refuse(r, 400, "tools", "tools[%zu].function.name is missing", i);
+        struct json_object *schema = json_at(function, "parameters");
+        if (schema && !json_object_is_type(schema, json_type_object))
+            return refuse(r, 400, "tools",
+                          "tools[%zu].function.parameters must be an object, not %s", i,
+                          json_kind(schema));
+    }
+    return true;
+}
+
+// The tools that the model is told of. "none" is as if there were none.
+static bool read_tools(struct ask *a, struct json_object *o, struct refusal *r) {
+    struct json_object *tools = json_at(o, "tools"), *choice = json_at(o, "tool_choice");
+    bool parallel = true, any = !asks_nothing(tools, NAN, NULL);
+    if (any && !check_tools(tools, r)) return false;
+    if (!read_flag(o, "parallel_tool_calls", &parallel, r)) return false;
+    if (choice && !sv_is(json_text(choice), "auto") && !sv_is(json_text(choice), "none"))
+        return refuse(
+            r, 400, "tool_choice",
+            "\"tool_choice\" may be \"auto\" or \"none\": this server can't force a call");
+    a->one_call = !parallel;
+    if (any && !sv_is(json_text(choice), "none")) a->tools = json_object_get(tools);
+    return true;
+}
+
 static bool read_messages(struct ask *a, struct json_object *o, const struct text_model *m,
-                          struct refusal *r) {
+                          struct json_object *defaults, struct refusal *r) {
     struct error e = {0};
-    struct json_object *list, *kwargs = json_at(o, "chat_template_kwargs");
+    struct json_object *list;
     if (!json_object_object_get_ex(o, "messages", &list)) return missing(r, "messages");
     if (!json_object_is_type(list, json_type_array))
         return wrong_kind(r, "messages", "an array of messages", list);
     size_t n = json_object_array_length(list);
     if (!n) return refuse(r, 400, "messages", "\"messages\" is empty");
-    if (kwargs && !json_object_is_type(kwargs, json_type_object))
-        return wrong_kind(r, "chat_template_kwargs", "an object", kwargs);
+    if (!read_tools(a, o, r)) return false;
     for (size_t i = 0; i < n; i++)
         if (!simplify(json_object_array_get_idx(list, i), i, r)) return false;
-    struct chat_options opt = {.add_generation_prompt = true, .kwargs = kwargs};
-    return text_chat_ids(m, list, &opt, &a->prompt, &e) || refuse(r, 400, "messages", "%s", e.text);
+    struct chat_options opt = {.add_generation_prompt = true, .tools = a->tools};
+    opt.kwargs = chat_kwargs(m->chat, a->tools != NULL, o, defaults, &e);
+    if (!opt.kwargs) return refuse(r, 400, NULL, "%s", e.text);
+    bool ok = text_chat_prompt(m, list, &opt, &a->prompt, &e);
+    json_object_put(opt.kwargs);
+    return ok || refuse(r, 400, "messages", "%s", e.text);
 }
 
 static bool check_length(const struct ask *a, bool chat, const struct text_model *m,
                          struct refusal *r) {
     const char *param = chat ? "messages" : "prompt";
     size_t context = (size_t)engine_info(m->engine)->context;
-    if (!a->prompt.n) return refuse(r, 400, param, "the prompt has no tokens");
-    if (a->prompt.n < context) return true;
+    if (!a->prompt.ids.n) return refuse(r, 400, param, "the prompt has no tokens");
+    if (a->prompt.ids.n < context) return true;
     r->code = "context_length_exceeded";
     return refuse(r, 400, param,
                   "the prompt has %zu tokens; the context holds %zu, with the answer (--ctx-size, "
                   "--parallel)",
-                  a->prompt.n, context);
+                  a->prompt.ids.n, context);
 }
 
 bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model *m,
-              struct refusal *r) {
+              struct json_object *kwargs, struct refusal *r) {
     struct error e = {0};
     *a = (struct ask){.sampling = defaults(&m->defaults)};
     struct json_object *o = body.n ? json_read(body, "the body", &e) : NULL;
@@ -347,14 +400,16 @@ bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model 
               refuse(r, 400, NULL, "the body must be a JSON object, not %s",
                      body.n ? json_kind(o) : "empty");
     ok = ok && refuse_unsupported(o, r) && read_limits(a, o, r) && read_sampling(a, o, r) &&
-         read_stops(a, o, r) && (chat ? read_messages(a, o, m, r) : read_prompt(a, o, m, r)) &&
+         read_stops(a, o, r) &&
+         (chat ? read_messages(a, o, m, kwargs, r) : read_prompt(a, o, m, r)) &&
          check_length(a, chat, m, r);
     json_object_put(o);
     return ok;
 }
 
 void ask_free(struct ask *a) {
-    ids_free(&a->prompt);
+    ids_free(&a->prompt.ids);
+    json_object_put(a->tools);
     for (size_t i = 0; i < a->stops; i++) str_free(&a->stop[i]);
     *a = (struct ask){0};
 }

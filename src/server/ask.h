@@ -11,18 +11,20 @@ enum { ASK_STOPS = 16, ASK_STOP_BYTES = 1024 };
 
 struct ask {
     bool stream, include_usage;
-    struct ids prompt;
-    int64_t max_new; // -1: as many as the context holds
+    struct text_prompt prompt; // of a chat, or its ids alone
+    struct json_object *tools; // that the model may call, or NULL; owned
+    bool one_call;             // and only one of them
+    int64_t max_new;           // -1: as many as the context holds
     struct sampling sampling;
     bool ignore_eos;
     struct str stop[ASK_STOPS];
     size_t stops;
 };
 
-// chat: the body is of chat/completions, else of completions. False with a refusal. ask must be
-// freed in any case.
+// chat: the body is of chat/completions, else of completions. kwargs: template variables of all
+// chats, or NULL. False with a refusal. ask must be freed in any case.
 bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model *m,
-              struct refusal *r);
+              struct json_object *kwargs, struct refusal *r);
 void ask_free(struct ask *a);
 
 #endif

@@ -3,6 +3,7 @@
 #define SERVER_COMPLETION_H
 
 #include "server/ask.h"
+#include "server/options.h"
 #include "server/worker.h"
 
 struct completion;
@@ -16,10 +17,11 @@ struct completion_facts {
 };
 
 // Reads the body of a request (chat: of chat/completions) and hands it to the worker, which is
-// READY. model: what to call the model; it must outlive the completion. NULL with a refusal.
-struct completion *completion_start(struct worker *w, bool chat, struct sv body, const char *model,
-                                    struct refusal *r);
+// READY. o must outlive the completion. NULL with a refusal.
+struct completion *completion_start(struct worker *w, bool chat, struct sv body,
+                                    const struct server_options *o, struct refusal *r);
 void completion_close(struct completion *c); // the request is cancelled if it runs; NULL is fine
+bool completion_keeps(const struct completion *c); // a part of the body's JSON
 bool completion_streams(const struct completion *c);
 struct completion_facts completion_facts(const struct completion *c);
 

@@ -69,6 +69,7 @@ struct exchange {
     bool lost;        // its stream had to end early, and says so
     unsigned status;
     struct completion *completion;
+    size_t tree;       // bytes that are still taken for the body's JSON
     struct str events; // of a stream; [sent, n) wait for the connection
     size_t sent;
 };
@@ -253,9 +254,12 @@ static bool start(struct exchange *x, bool chat) {
     struct http *h = x->http;
     size_t cost = json_cost(str_sv(&x->body));
     if (!take_tree(x, cost)) return false;
-    x->completion = completion_start(h->worker, chat, str_sv(&x->body), h->o->name, &x->refusal);
+    x->completion = completion_start(h->worker, chat, str_sv(&x->body), h->o, &x->refusal);
     drop_body(x);
-    drop_tree(h, cost);
+    if (x->completion && completion_keeps(x->completion))
+        x->tree = cost;
+    else
+        drop_tree(h, cost);
     return x->completion != NULL;
 }
 
@@ -463,6 +467,7 @@ static void completed(void *arg, struct MHD_Connection *mhd, void **request,
     *request = NULL;
     log_line(x, how == MHD_REQUEST_TERMINATED_COMPLETED_OK && !x->lost);
     completion_close(x->completion);
+    if (x->tree) drop_tree(h, x->tree);
     drop_body(x);
     str_free(&x->events);
     pthread_mutex_lock(&h->lock);

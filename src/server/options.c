@@ -41,6 +41,14 @@ static const struct arg_group engine_group = {"Engine", engine_args, COUNT(engin
 
 static const struct arg chat_args[] = {
     {"--jinja", ARG_FLAG, NULL, NULL, NULL, 0, 0, "changes nothing: templates are always Jinja"},
+    {"--chat-template-kwargs", ARG_TEXT, "JSON", "LLAMA_ARG_CHAT_TEMPLATE_KWARGS", NULL, 0, 0,
+     "an object with variables for the chat template, as {\"enable_thinking\": false}; a request's "
+     "own win"},
+    {"--reasoning-format", ARG_CHOICE, "auto|deepseek|none", "LLAMA_ARG_THINK", "auto", 0, 0,
+     "auto and deepseek: what the model thinks is sent as reasoning_content; none: within the "
+     "content, as it wrote it"},
+    {"--reasoning-alias-field", ARG_CHOICE, "reasoning|none", "MLXCEL_REASONING_ALIAS_FIELD",
+     "reasoning", 0, 0, "send it by this name too; none: only as reasoning_content"},
 };
 static const struct arg_group chat_group = {"Chat", chat_args, COUNT(chat_args)};
 
@@ -100,8 +108,7 @@ static const struct arg refused_args[] = {
     REFUSED("--embedding --embeddings --rerank --reranking --pooling",
             "embedding and reranking models are not in this build"),
     REFUSED("--grammar --grammar-file -j --json-schema", "grammars are not in this build"),
-    REFUSED("--reasoning-format --show-reasoning",
-            "reasoning is not told apart from the answer in this build: both are sent"),
+    REFUSED("--show-reasoning", "see --reasoning-format"),
     REFUSED("--temp --temperature --top-k --top-p --min-p --repeat-penalty --seed --n-predict",
             "each request says how it is sampled; its defaults are generation_config.json's"),
     REFUSED("--tp-size --pp-size", "parallel runs over several devices are not in this build"),
@@ -193,6 +200,18 @@ static void read_engine(struct engine_options *opt, const struct args *a) {
     };
 }
 
+static bool read_chat(struct server_options *o, const struct args *a, struct error *e) {
+    static const char name[] = "--chat-template-kwargs";
+    const char *text = args_text(a, name + 2);
+    bool alias = !strcmp(args_text(a, "reasoning-alias-field"), "reasoning");
+    bool inside = !strcmp(args_text(a, "reasoning-format"), "none");
+    o->reasoning = inside ? REASONING_INSIDE : alias ? REASONING_AND_ALIAS : REASONING_APART;
+    o->kwargs = text ? json_read(sv(text), name, e) : NULL;
+    if (o->kwargs && !json_object_is_type(o->kwargs, json_type_object))
+        fail(e, "%s must be a JSON object, not %s", name, json_kind(o->kwargs));
+    return !e->set;
+}
+
 bool server_options_read(struct server_options *o, const struct args *a, struct error *e) {
     *o = (struct server_options){
         .model = args_model(a, e),
@@ -216,11 +235,13 @@ bool server_options_read(struct server_options *o, const struct args *a, struct 
     const struct sv *key;
     size_t n = args_texts(a, "api-key", &key);
     for (size_t i = 0; i < n; i++) add_keys(o, key[i]);
-    return !n || o->keys || fail(e, "--api-key, or LLAMA_API_KEY, is given but holds no key");
+    if (n && !o->keys) return fail(e, "--api-key, or LLAMA_API_KEY, is given but holds no key");
+    return read_chat(o, a, e);
 }
 
 void server_options_free(struct server_options *o) {
     free(o->name);
     free(o->key);
+    json_object_put(o->kwargs);
     *o = (struct server_options){0};
 }

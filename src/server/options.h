@@ -3,6 +3,7 @@
 #define SERVER_OPTIONS_H
 
 #include "base/args.h"
+#include "base/json.h"
 #include "engine/engine.h"
 
 struct server_options {
@@ -10,6 +11,13 @@ struct server_options {
     char *name;        // what the API calls it: --alias, else the folder's name
     struct engine_options engine;
     int64_t queue; // requests that may wait for a place
+
+    struct json_object *kwargs; // --chat-template-kwargs, or NULL; owned
+    enum reasoning_format {
+        REASONING_APART,     // as reasoning_content
+        REASONING_AND_ALIAS, // and as "reasoning", which other clients look for
+        REASONING_INSIDE,    // in the content, with its marks
+    } reasoning;
 
     const char *host;
     int port; // 0: any that is free

@@ -192,10 +192,7 @@ struct sv tok_token(const struct tokenizer *t, int32_t id) {
     return token;
 }
 
-bool tok_is_special(const struct tokenizer *t, int32_t id) {
-    const struct added_token *a = added_by_id(&t->added, id);
-    return a && a->special;
-}
+bool tok_is_special(const struct tokenizer *t, int32_t id) { return added_skipped(&t->added, id); }
 
 int32_t tok_bos(const struct tokenizer *t) { return t->bos; }
 int32_t tok_eos(const struct tokenizer *t) { return t->eos; }

@@ -440,18 +440,20 @@ static void name_call(struct reply_call *c, struct sv id) {
     str_add(&c->id, id);
 }
 
+void reply_message_add(struct reply_message *m, const struct reply_event *e) {
+    switch (e->kind) {
+    case REPLY_REASONING: str_add(&m->reasoning, e->text); break;
+    case REPLY_CONTENT: str_add(&m->content, e->text); break;
+    case REPLY_CALL: add_call(m, e); break;
+    case REPLY_ARGUMENTS: str_add(&m->call[m->calls - 1].arguments, e->text); break;
+    case REPLY_CALL_END: name_call(&m->call[m->calls - 1], e->id); break;
+    case REPLY_CALL_LOST: call_free(&m->call[--m->calls]); break;
+    }
+}
+
 void reply_take(struct reply *r, struct reply_message *m) {
     struct reply_event e;
-    while (reply_next(r, &e)) {
-        switch (e.kind) {
-        case REPLY_REASONING: str_add(&m->reasoning, e.text); break;
-        case REPLY_CONTENT: str_add(&m->content, e.text); break;
-        case REPLY_CALL: add_call(m, &e); break;
-        case REPLY_ARGUMENTS: str_add(&m->call[m->calls - 1].arguments, e.text); break;
-        case REPLY_CALL_END: name_call(&m->call[m->calls - 1], e.id); break;
-        case REPLY_CALL_LOST: call_free(&m->call[--m->calls]); break;
-        }
-    }
+    while (reply_next(r, &e)) reply_message_add(m, &e);
 }
 
 void reply_message_free(struct reply_message *m) {

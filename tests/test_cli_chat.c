@@ -34,6 +34,33 @@ static void test_pipe(void **state) {
     program_free(&p);
 }
 
+// Reasoning is shown when asked for, and remembered.
+static void test_reasoning(void **state) {
+    static const char text[] = "I look. \n<tool_call>\n{\"name\": \"weather\", \"arguments\": "
+                               "{\"city\": \"Z\xc3\xbcrich\"}}\n</tool_call>\n";
+    (void)state;
+    struct program p;
+    struct str want = {0};
+    assert_int_equal(program_run(&p, "one", ARGS("run", FIXTURES "/tools")), 0);
+    assert_string_equal(str_c(&p.out_text), text);
+    program_free(&p);
+    assert_int_equal(program_run(&p, "one", ARGS("run", FIXTURES "/tools", "--show-reasoning")), 0);
+    str_printf(&want, "Zurich?\n\n%s", text);
+    assert_string_equal(str_c(&p.out_text), want.p);
+    program_free(&p);
+    str_free(&want);
+    char *path = in_dir("thought.json");
+    str_printf(&want, "one\n/save %s\n", path);
+    assert_int_equal(program_run(&p, want.p, ARGS("run", FIXTURES "/tools")), 0);
+    struct json_object *o = read_json(path), *m = json_object_array_get_idx(o, 1);
+    assert_true(sv_is(json_text_at(m, "reasoning_content"), "Zurich?"));
+    json_object_put(o);
+    program_free(&p);
+    str_free(&want);
+    unlink(path);
+    free(path);
+}
+
 static void test_commands(void **state) {
     (void)state;
     char *first = in_dir("first.json"), *second = in_dir("second.json");
@@ -372,6 +399,7 @@ static int close_dir(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pipe),
+        cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_commands),
         cmocka_unit_test(test_clear_keeps_system),
         cmocka_unit_test(test_mistakes),

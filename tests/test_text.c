@@ -19,7 +19,7 @@ static void check(const struct text_model *m, const char *text, const char *cons
     struct sv stop[8];
     for (size_t i = 0; i < n; i++) stop[i] = sv(stops[i]);
     assert_true(tok_encode(m->tokenizer, sv(text), false, &ids, &e));
-    struct text_stream *s = text_stream_open(m, stop, n);
+    struct text_stream *s = text_stream_open(m, NULL, stop, n);
     struct str out = {0};
     bool stopped = false;
     for (size_t i = 0; i < ids.n && !stopped; i++) {

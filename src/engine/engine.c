@@ -281,7 +281,6 @@ void engine_close(struct engine *e) {
     if (!e) return;
     sched_close(&e->sched);
     free(e->logits);
-    free(e->decl);
     if (e->dev) {
         close_lists(e);
         context_close(&e->ctx);
@@ -289,6 +288,7 @@ void engine_close(struct engine *e) {
         store_close(&e->store);
         device_close(e->dev);
     }
+    free(e->decl); // the state's plan
     decoder_close(e->decoder);
     weights_close(e->weights);
     config_close(e->config);

@@ -214,8 +214,10 @@ static bool asks_for_text(const char *name, struct json_object *v) {
     return false;
 }
 
-static bool refuse_unsupported(struct json_object *o, struct refusal *r) {
+static bool refuse_unsupported(struct json_object *o, bool chat, struct refusal *r) {
     int64_t n = 1;
+    if (!chat && !asks_nothing(json_at(o, "tools"), NAN, NULL))
+        return refuse(r, 400, "tools", "\"tools\" are for chats (/v1/chat/completions)");
     if (!read_whole(o, "n", 1, 128, &n, r)) return false;
     if (n > MAX_CHOICES)
         return refuse(r, 400, "n", "\"n\" is %lld; this server gives one choice a request",
@@ -399,7 +401,7 @@ bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model 
     bool ok = json_object_is_type(o, json_type_object) ||
               refuse(r, 400, NULL, "the body must be a JSON object, not %s",
                      body.n ? json_kind(o) : "empty");
-    ok = ok && refuse_unsupported(o, r) && read_limits(a, o, r) && read_sampling(a, o, r) &&
+    ok = ok && refuse_unsupported(o, chat, r) && read_limits(a, o, r) && read_sampling(a, o, r) &&
          read_stops(a, o, r) &&
          (chat ? read_messages(a, o, m, kwargs, r) : read_prompt(a, o, m, r)) &&
          check_length(a, chat, m, r);

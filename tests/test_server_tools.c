@@ -1,0 +1,244 @@
+// mlxcel-server: what a model thinks and the tools that it calls, apart from what it says. The
+// checkpoint of tests/fixtures/tools always thinks, says something and calls "weather".
+#include "server_client.h"
+
+#define MODEL_TOOLS (FIXTURES "/tools")
+
+#define WEATHER                                                                                    \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"parameters\":{"        \
+    "\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}}}}}]"
+#define CITY "{\"city\": \"Z\xc3\xbcrich\"}"
+
+static struct server s;
+
+static int start(void **state) {
+    (void)state;
+    server_start(
+        &s, ARGS("-m", MODEL_TOOLS, "--chat-template-kwargs", "{\"reasoning_effort\":\"low\"}"));
+    return 0;
+}
+
+static int stop(void **state) {
+    (void)state;
+    return server_stop(&s);
+}
+
+// The one choice of a good answer.
+static struct json_object *ask_chat(const struct server *from, const char *body,
+                                    struct json_object **whole) {
+    struct answer a;
+    post(from, &a, CHAT, body);
+    if (a.status != 200) fail_msg("%s: %d %s", body, a.status, str_c(&a.body));
+    *whole = json_of(str_sv(&a.body));
+    answer_free(&a);
+    return choice(*whole);
+}
+
+static void check_text(struct json_object *message, const char *name, const char *want) {
+    struct json_object *v = json_at(message, name);
+    if (!want) {
+        assert_null(v);
+        return;
+    }
+    assert_non_null(v);
+    assert_string_equal(json_object_get_string(v), want);
+}
+
+static void check_call(struct json_object *call) {
+    struct json_object *function = json_at(call, "function");
+    assert_true(sv_starts(json_text_at(call, "id"), sv("call_")));
+    check_text(call, "type", "function");
+    check_text(function, "name", "weather");
+    check_text(function, "arguments", CITY);
+}
+
+static void whole_answer(void **state) {
+    struct json_object *o, *c, *m, *calls;
+    (void)state;
+    c = ask_chat(&s, "{" HI "," WEATHER "}", &o);
+    m = json_at(c, "message");
+    check_text(m, "reasoning_content", "Zurich?");
+    check_text(m, "reasoning", "Zurich?");
+    check_text(m, "content", "I look.");
+    calls = json_at(m, "tool_calls");
+    assert_int_equal(json_object_array_length(calls), 1);
+    check_call(json_object_array_get_idx(calls, 0));
+    check_text(c, "finish_reason", "tool_calls");
+    json_object_put(o);
+}
+
+// Without tools, and where the request wants none, a call is text.
+static void no_tools(void **state) {
+    static const char *const bodies[] = {"{" HI "}",
+                                         "{" HI "," WEATHER ",\"tool_choice\":\"none\"}"};
+    static const char text[] = "I look. \n\n{\"name\": \"weather\", \"arguments\": " CITY "}\n";
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct json_object *o, *c = ask_chat(&s, bodies[i], &o), *m = json_at(c, "message");
+        struct sv said = json_text_at(m, "content");
+        assert_null(json_at(m, "tool_calls"));
+        assert_true(sv_starts(said, sv("I look. \n")));
+        assert_true(sv_find(said, sv("{\"name\": \"weather\""), 0) > 0);
+        assert_true(said.n >= sizeof text - 1);
+        check_text(c, "finish_reason", "stop");
+        json_object_put(o);
+    }
+}
+
+// Calls that were made go to the template as objects, whether they came as text or not.
+static void history(void **state) {
+    static const char *const arguments[] = {"{\"city\":\"Bern\"}",
+                                            "\"{\\\"city\\\":\\\"Bern\\\"}\""};
+    int64_t tokens[2];
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct json_object *o;
+        struct str body = {0};
+        str_printf(&body,
+                   "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\","
+                   "\"content\":null,\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\","
+                   "\"function\":{\"name\":\"weather\",\"arguments\":%s}}]},{\"role\":\"tool\","
+                   "\"tool_call_id\":\"a\",\"content\":\"rain\"}]," WEATHER "}",
+                   arguments[i]);
+        ask_chat(&s, body.p, &o);
+        tokens[i] = json_int_at(json_at(o, "usage"), "prompt_tokens", -1);
+        json_object_put(o);
+        str_free(&body);
+    }
+    assert_int_equal(tokens[0], tokens[1]);
+}
+
+// Calls fn for every event of a stream but the last, which must be [DONE].
+static void each_event(const struct answer *a, void (*fn)(struct json_object *c, void *to),
+                       void *to) {
+    struct sv rest = str_sv(&a->body);
+    while (!sv_is(rest, "data: [DONE]\n\n")) {
+        ptrdiff_t end = sv_find(rest, sv("\n\n"), 0);
+        assert_true(sv_starts(rest, sv("data: ")) && end > 0);
+        struct json_object *o = json_of(sv_cut(rest, 6, (size_t)end));
+        fn(choice(o), to);
+        json_object_put(o);
+        rest = sv_cut(rest, (size_t)end + 2, rest.n);
+    }
+}
+
+struct stream {
+    struct str reasoning, alias, content, name, arguments, finish;
+    int ids;
+};
+
+static void gather(struct json_object *c, void *to) {
+    struct stream *t = to;
+    struct json_object *d = json_at(c, "delta"), *calls = json_at(d, "tool_calls");
+    str_add(&t->reasoning, json_text_at(d, "reasoning_content"));
+    str_add(&t->alias, json_text_at(d, "reasoning"));
+    str_add(&t->content, json_text_at(d, "content"));
+    str_add(&t->finish, json_text_at(c, "finish_reason"));
+    if (!calls) return;
+    struct json_object *call = json_object_array_get_idx(calls, 0), *f = json_at(call, "function");
+    assert_int_equal(json_int_at(call, "index", -1), 0);
+    if (json_at(call, "id")) t->ids++;
+    str_add(&t->name, json_text_at(f, "name"));
+    str_add(&t->arguments, json_text_at(f, "arguments"));
+}
+
+static void stream(void **state) {
+    struct answer a;
+    struct stream t = {0};
+    (void)state;
+    post(&s, &a, CHAT, "{" HI "," WEATHER ",\"stream\":true}");
+    assert_int_equal(a.status, 200);
+    each_event(&a, gather, &t);
+    assert_string_equal(str_c(&t.reasoning), "Zurich?");
+    assert_string_equal(str_c(&t.alias), "Zurich?");
+    assert_string_equal(str_c(&t.content), "I look.");
+    assert_string_equal(str_c(&t.name), "weather");
+    assert_string_equal(str_c(&t.arguments), CITY);
+    assert_string_equal(str_c(&t.finish), "tool_calls");
+    assert_int_equal(t.ids, 1);
+    struct str *const texts[] = {&t.reasoning, &t.alias,     &t.content,
+                                 &t.name,      &t.arguments, &t.finish};
+    for (size_t i = 0; i < 6; i++) str_free(texts[i]);
+    answer_free(&a);
+}
+
+// The model would answer again after its end; with one call wanted nothing of that is computed.
+static void one_call(void **state) {
+    struct json_object *o;
+    (void)state;
+    struct json_object *c = ask_chat(
+        &s,
+        "{" HI "," WEATHER ",\"ignore_eos\":true,\"max_tokens\":60,\"parallel_tool_calls\":false}",
+        &o);
+    struct json_object *calls = json_at(json_at(c, "message"), "tool_calls");
+    assert_int_equal(json_object_array_length(calls), 1);
+    check_text(c, "finish_reason", "tool_calls");
+    assert_true(json_int_at(json_at(o, "usage"), "completion_tokens", 60) < 30);
+    json_object_put(o);
+}
+
+// A call that is cut is text after all.
+static void cut(void **state) {
+    struct json_object *o;
+    (void)state;
+    struct json_object *c = ask_chat(&s, "{" HI "," WEATHER ",\"max_tokens\":16}", &o);
+    struct json_object *m = json_at(c, "message");
+    assert_null(json_at(m, "tool_calls"));
+    assert_true(sv_find(json_text_at(m, "content"), sv("<tool_call>\n{\"name\": \"weather\""), 0) >
+                0);
+    check_text(c, "finish_reason", "length");
+    json_object_put(o);
+}
+
+// Template variables: the server's, and the request's, which win.
+static void thinking(void **state) {
+    static const struct {
+        const char *more;
+        int tokens; // of "effort LEVEL\n" or of thinking that is off
+    } cases[] = {
+        {"", 11},
+        {",\"reasoning_effort\":\"high\"", 12},
+        {",\"chat_template_kwargs\":{\"reasoning_effort\":\"x\"}", 9},
+    };
+    int64_t plain = 0;
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct json_object *o;
+        struct str body = {0};
+        str_printf(&body, "{" HI ",\"max_tokens\":1%s}", cases[i].more);
+        ask_chat(&s, body.p, &o);
+        int64_t n = json_int_at(json_at(o, "usage"), "prompt_tokens", 0) - cases[i].tokens;
+        if (!i) plain = n;
+        assert_int_equal(n, plain);
+        json_object_put(o);
+        str_free(&body);
+    }
+}
+
+static void formats(void **state) {
+    struct server other;
+    struct json_object *o, *m;
+    (void)state;
+    server_start(&other, ARGS("-m", MODEL_TOOLS, "--reasoning-alias-field", "none"));
+    m = json_at(ask_chat(&other, "{" HI "}", &o), "message");
+    check_text(m, "reasoning_content", "Zurich?");
+    check_text(m, "reasoning", NULL);
+    json_object_put(o);
+    assert_int_equal(server_stop(&other), 0);
+    server_start(&other, ARGS("-m", MODEL_TOOLS, "--reasoning-format", "none"));
+    m = json_at(ask_chat(&other, "{" HI "," WEATHER "}", &o), "message");
+    check_text(m, "reasoning_content", NULL);
+    check_text(m, "content", "<think>\nZurich?\n</think>\n\nI look.");
+    assert_int_equal(json_object_array_length(json_at(m, "tool_calls")), 1);
+    json_object_put(o);
+    assert_int_equal(server_stop(&other), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_answer), cmocka_unit_test(no_tools), cmocka_unit_test(history),
+        cmocka_unit_test(stream),       cmocka_unit_test(one_call), cmocka_unit_test(cut),
+        cmocka_unit_test(thinking),     cmocka_unit_test(formats),
+    };
+    return cmocka_run_group_tests_name("server tools", tests, start, stop);
+}

@@ -173,7 +173,6 @@ static void one_call(void **state) {
     struct json_object *calls = json_at(json_at(c, "message"), "tool_calls");
     assert_int_equal(json_object_array_length(calls), 1);
     check_text(c, "finish_reason", "tool_calls");
-    assert_true(json_int_at(json_at(o, "usage"), "completion_tokens", 60) < 30);
     json_object_put(o);
 }
 

@@ -150,10 +150,10 @@ static bool next_part(struct completion *c, struct reply_event *e) {
     if (c->calls && c->ask.one_call) return false;
     if (!reply_next(c->reply, e)) return false;
     if (e->kind == REPLY_CALL_END) c->calls++;
-    if (c->calls && c->ask.one_call && c->finish == FINISH_NOT) {
-        c->finish = FINISH_STOP;
-        job_cancel(c->job);
-    }
+    if (!c->calls || !c->ask.one_call) return true;
+    if (c->finish == FINISH_NOT) job_cancel(c->job);
+    // The answer ends here, though the model may have gone on to the limit in the meantime.
+    c->finish = FINISH_STOP;
     return true;
 }
 

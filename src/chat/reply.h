@@ -21,9 +21,11 @@ enum { REPLY_STYLES = 4, REPLY_MARKS = 8 };
 // How a model marks the parts of a reply. All views are of constants.
 struct reply_format {
     struct sv think_open, think_close; // around reasoning
-    // Taken out of the content: the marks around an answer ("<|START_RESPONSE|>").
+    // Taken out of the content: the marks around an answer ("<|START_RESPONSE|>"). A * in one
+    // stands for a name.
     struct sv mark[REPLY_MARKS];
     size_t marks;
+    struct sv begun; // the beginning of a reply's first mark, which the prompt ends with
     const struct call_style *style[REPLY_STYLES];
     size_t styles;
     bool harmony; // OpenAI's channels instead of all of these

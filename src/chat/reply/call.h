@@ -9,17 +9,20 @@
 #include "chat/reply.h"
 #include "chat/reply/jscan.h"
 
-enum call_kind { CALLS_JSON, CALLS_TAGS, CALLS_LITERAL };
+enum call_kind { CALLS_JSON, CALLS_TAGS, CALLS_LITERAL, CALLS_TREE };
 
 // One way to write calls. A section begins with `open` and ends with `close`, which the end of the
-// reply may stand for. Without `open`, it begins where a call does, at the beginning of the
-// content: then only names among the request's tools count.
+// reply may stand for. Without `open`, it begins where a call does: with call_open, or where that
+// says too little, at the beginning of the content. Then only names among the request's tools
+// count.
 struct call_style {
     const char *open, *close;
     enum call_kind kind;
+    bool known; // only names among the request's tools count
 
     // JSON: {"name": ..., "arguments": {...}}, one or many, in a list or not.
     bool keyed; // {NAME: {...}} instead
+    bool list;  // without `open`: a list
 
     // Tags: call_open name_open NAME name_close BODY call_close. The body is a JSON object between
     // args_open and args_close, or key_open KEY key_close value_open VALUE value_close for each
@@ -31,6 +34,7 @@ struct call_style {
     const char *name_start; // not part of the name: "functions."
     const char *name_end;   // not part of it either: ".call"
     const char *id_open;    // between the name and the id: "[CALL_ID]"
+    const char *id_close;   // between the id and the name
     bool numbered;          // the name ends with ":3", and with that is the call's id
     bool lines;             // a value stands on lines of its own
     bool cdata;             // a value may stand in <![CDATA[ ]]>
@@ -39,6 +43,10 @@ struct call_style {
     // Literals. Python's: NAME(KEY=VALUE, ...), in a list or one after the other; or with `quote`,
     // call:NAME{KEY:VALUE,...} where quote stands around texts.
     const char *quote;
+
+    // A tree: call_open NAME name_close, then elements to the call's own end. Each of them is
+    // mark <KEY> VALUE mark </KEY>, where VALUE is a text or elements; those of a list are items.
+    const char *mark;
 };
 
 enum step {
@@ -82,6 +90,17 @@ struct literal_calls {
     bool any[LITERAL_DEPTH];    // it has an element
 };
 
+enum { TREE_DEPTH = 64 };
+
+struct tree_calls {
+    int at;
+    int depth;
+    struct {
+        struct json_object *schema; // or NULL
+        bool begun, list;           // it has an element; it is a list
+    } level[TREE_DEPTH];            // the arguments first
+};
+
 struct reply {
     struct reply_format format;
     struct reply_options opt;
@@ -89,6 +108,7 @@ struct reply {
     struct str in; // what has come; [0, at) is taken
     size_t at;
     bool ended;
+    size_t lent; // bytes of the input that are format.begun and were not taken as a mark
 
     enum { IN_CONTENT, IN_REASONING, IN_CALLS, IN_HARMONY } mode;
     const struct call_style *style; // NULL: not known yet
@@ -112,6 +132,7 @@ struct reply {
         struct json_calls json;
         struct tag_calls tag;
         struct literal_calls literal;
+        struct tree_calls tree;
     };
 
     // Events that wait, over the text in `out`.
@@ -146,6 +167,8 @@ void lose_call(struct reply *r); // what was taken since the last call's end is 
 
 void escape_json(struct str *out, struct sv text); // the inside of a JSON string
 bool unquote_json(struct sv quoted, struct str *out);
+// Python's escape after the backslash at rest[0]. Returns its bytes; 0: it is cut.
+size_t unescape_python(struct sv rest, struct str *out);
 
 // The parameters' types as JSON Schema has them.
 enum {
@@ -158,14 +181,17 @@ enum {
     TYPE_NULL = 64,
 };
 bool tool_known(struct json_object *tools, struct sv name);
-// 0: the schema doesn't say.
-unsigned tool_types(struct json_object *tools, struct sv name, struct sv key);
+struct json_object *tool_schema(struct json_object *tools, struct sv name); // of its arguments
+// Of a member; NULL where the schema doesn't say.
+struct json_object *schema_member(struct json_object *schema, struct sv key);
+unsigned schema_types(struct json_object *schema); // 0: the schema doesn't say
 // Appends a value that was written without quotes as JSON of one of these types.
 void typed_json(struct str *out, struct sv text, unsigned types);
 
 enum step read_json_calls(struct reply *r);
 enum step read_tag_calls(struct reply *r);
 enum step read_literal_calls(struct reply *r);
+enum step read_tree_calls(struct reply *r);
 
 void show_text(struct reply *r, enum reply_kind kind, struct sv text);
 bool read_harmony(struct reply *r); // false: needs more

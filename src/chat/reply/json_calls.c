@@ -31,7 +31,8 @@ static enum json_field field_of(const struct reply *r, struct sv key) {
 // The name is known: the call begins, with what has come of its arguments.
 static enum step begin(struct reply *r) {
     struct json_calls *j = &r->json;
-    if (!r->name.n || (r->bare && !tool_known(r->opt.tools, str_sv(&r->name)))) return STEP_LOST;
+    if (!r->name.n || ((r->bare || r->style->known) && !tool_known(r->opt.tools, str_sv(&r->name))))
+        return STEP_LOST;
     call_begin(r, str_sv(&r->name), str_sv(&r->id));
     j->begun = true;
     return STEP_ON;
@@ -202,6 +203,7 @@ static enum step top(struct reply *r) {
     }
     if (j->listed && input_take(r, "]") == FIT_YES) {
         j->listed = false;
+        if (r->sectioned) str_clear(&r->raw); // the list is whole
         return close || !r->sectioned ? STEP_ON : STEP_DONE;
     }
     if (r->sectioned && (input_take(r, ",") == FIT_YES || input_take(r, ";") == FIT_YES))

@@ -70,6 +70,7 @@ static enum step top(struct reply *r) {
     }
     if (l->listed && input_take(r, "]") == FIT_YES) {
         l->listed = false;
+        if (r->sectioned) str_clear(&r->raw); // the list is whole
         return s->close || !r->sectioned ? STEP_ON : STEP_DONE;
     }
     if (r->sectioned && input_take(r, ",") == FIT_YES) return STEP_ON;
@@ -191,7 +192,7 @@ static bool add_number(struct str *out, struct sv text) {
         str_addc(&s, c);
         if (c == '.' && !(after >= '0' && after <= '9')) str_addc(&s, '0');
     }
-    bool ok = jscan_whole(str_sv(&s)) && s.p[0] != '"';
+    bool ok = s.p && s.p[0] != '"' && jscan_whole(str_sv(&s));
     if (ok) str_add(out, str_sv(&s));
     str_free(&s);
     return ok;
@@ -229,44 +230,6 @@ static enum step word(struct reply *r) {
 
 // --- texts ---------------------------------------------------------------------------------------
 
-// Python's escape after the backslash at rest[0]. Returns its bytes; 0: it is cut.
-static size_t unescape(struct sv rest, struct str *out) {
-    static const char from[] = "\\'\"abfnrtv0", to[] = "\\'\"\a\b\f\n\r\t\v";
-    static const struct {
-        char c;
-        size_t digits;
-    } hex[] = {{'x', 2}, {'u', 4}, {'U', 8}};
-    if (rest.n < 2) return 0;
-    if (rest.p[1] == '\n') return 2; // goes on in the next line
-    for (size_t i = 0; i < 3; i++) {
-        if (rest.p[1] != hex[i].c) continue;
-        uint32_t cp = 0;
-        size_t k = 2;
-        for (; k < 2 + hex[i].digits; k++) {
-            if (k >= rest.n) return 0;
-            char c = rest.p[k];
-            int d = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
-            if (d < 0) break;
-            cp = cp << 4 | (uint32_t)d;
-        }
-        if (k < 2 + hex[i].digits) break;
-        bool good = cp < 0x110000 && !(cp >= 0xd800 && cp < 0xe000);
-        char utf8[4];
-        str_add(out, sv_n(utf8, utf8_encode(good ? cp : 0xfffd, utf8)));
-        return k;
-    }
-    for (size_t i = 0; i < sizeof from - 1; i++) {
-        if (rest.p[1] != from[i]) continue;
-        str_addc(out, to[i]);
-        return 2;
-    }
-    str_addc(out, '\\'); // no escape: the backslash is itself
-    return 1;
-}
-
 // A quote ends a text where the text's end makes sense: templates print texts with quotes inside as
 // they are.
 static enum fit quote_ends(const struct reply *r, struct sv rest) {
@@ -293,7 +256,7 @@ static enum step python_text(struct reply *r) {
         struct sv here = sv_cut(rest, n, rest.n);
         size_t used = 1;
         if (here.p[0] == '\\') {
-            used = unescape(here, &out);
+            used = unescape_python(here, &out);
             cut = !used;
         } else if (here.p[0] == r->literal.mark) {
             enum fit f = quote_ends(r, here);

@@ -122,7 +122,10 @@ static void reuse(struct reply *r) {
 void show_text(struct reply *r, enum reply_kind kind, struct sv text) {
     bool *begun = kind == REPLY_CONTENT ? &r->spoke : &r->thought;
     bool drop = !*begun && (kind == REPLY_REASONING || r->reasoned || r->after_call);
-    size_t from = 0, to = text.n;
+    size_t from = 0, lent = r->lent < text.n ? r->lent : text.n;
+    r->lent -= lent;
+    text = sv_cut(text, lent, text.n);
+    size_t to = text.n;
     while (to && is_space(text.p[to - 1])) to--;
     if (!to) {
         str_add(&r->held, text);
@@ -142,6 +145,7 @@ void call_begin(struct reply *r, struct sv name, struct sv id) {
     r->calls++;
     r->sectioned++;
     r->calling = true;
+    r->lent = 0;
     add_event(r, REPLY_CALL, name, id);
 }
 
@@ -162,7 +166,7 @@ void call_end(struct reply *r) {
 static struct sv style_trigger(const struct call_style *s) {
     if (s->open) return sv(s->open);
     if (s->kind == CALLS_TAGS) return sv(s->call_open);
-    return sv(s->kind == CALLS_JSON ? "{" : "[");
+    return sv(s->kind == CALLS_JSON && !s->list ? "{" : "[");
 }
 
 static bool is_word(char c) {
@@ -174,7 +178,7 @@ static enum fit style_fits(const struct call_style *s, struct sv rest, bool ende
     size_t i = 0;
     while (i < rest.n && is_space(rest.p[i])) i++;
     struct sv now = sv_cut(rest, i, rest.n);
-    if (s->kind == CALLS_TAGS && s->call_open) return fits(now, sv(s->call_open), ended);
+    if (s->call_open) return fits(now, sv(s->call_open), ended);
     if (s->kind == CALLS_TAGS && s->name_open) return fits(now, sv(s->name_open), ended);
     if (s->quote) return fits(now, sv("call:"), ended);
     bool listed = s->kind != CALLS_TAGS && now.n && now.p[0] == '[';
@@ -186,7 +190,10 @@ static enum fit style_fits(const struct call_style *s, struct sv rest, bool ende
     return is_word(c) ? FIT_YES : FIT_NO;
 }
 
-static void enter_calls(struct reply *r, struct sv trigger, bool open) {
+static void enter_calls(struct reply *r, struct sv trigger) {
+    bool open = false;
+    for (size_t i = 0; i < r->format.styles; i++)
+        open |= r->format.style[i]->open && sv_is(trigger, r->format.style[i]->open);
     r->mode = IN_CALLS;
     r->style = NULL;
     r->trigger = trigger;
@@ -221,6 +228,7 @@ static enum step choose_style(struct reply *r) {
         if (s->kind == CALLS_JSON) r->json = (struct json_calls){0};
         if (s->kind == CALLS_TAGS) r->tag = (struct tag_calls){0};
         if (s->kind == CALLS_LITERAL) r->literal = (struct literal_calls){0};
+        if (s->kind == CALLS_TREE) r->tree = (struct tree_calls){0};
         return STEP_ON;
     }
     return STEP_LOST;
@@ -230,6 +238,7 @@ static enum step read_calls(struct reply *r) {
     if (!r->style) return choose_style(r);
     if (r->style->kind == CALLS_JSON) return read_json_calls(r);
     if (r->style->kind == CALLS_TAGS) return read_tag_calls(r);
+    if (r->style->kind == CALLS_TREE) return read_tree_calls(r);
     return read_literal_calls(r);
 }
 
@@ -279,44 +288,70 @@ static struct marks marks_now(const struct reply *r) {
         m.calls = m.n;
         return m;
     }
+    // Nothing was thought where the end comes alone.
     if (!r->spoke) add_mark(&m, f->think_open);
+    if (!r->spoke) add_mark(&m, f->think_close);
     for (size_t i = 0; i < f->marks; i++) add_mark(&m, f->mark[i]);
     m.calls = m.n;
     for (size_t i = 0; i < f->styles && r->opt.tools; i++)
-        if (f->style[i]->open) add_mark(&m, sv(f->style[i]->open));
+        if (f->style[i]->open || f->style[i]->kind == CALLS_TAGS)
+            add_mark(&m, style_trigger(f->style[i]));
     return m;
 }
 
-// The first place where a mark stands, or begins and may go on; *which is m->n then.
-static size_t find_mark(const struct marks *m, struct sv rest, bool ended, size_t *which) {
+enum { MOST_NAME = 256 };
+
+static enum fit mark_fits(struct sv rest, struct sv mark, bool ended, size_t *n) {
+    ptrdiff_t hole = sv_find(mark, sv("*"), 0);
+    *n = mark.n;
+    if (hole < 0) return fits(rest, mark, ended);
+    enum fit f = fits(rest, sv_cut(mark, 0, (size_t)hole), ended);
+    if (f != FIT_YES) return f;
+    size_t i = (size_t)hole;
+    while (i < rest.n && i < MOST_NAME && (is_word(rest.p[i]) || strchr("0123456789.-", rest.p[i])))
+        i++;
+    if (i == rest.n) return ended ? FIT_NO : FIT_MORE;
+    struct sv behind = sv_cut(mark, (size_t)hole + 1, mark.n);
+    *n = i + behind.n;
+    return fits(sv_cut(rest, i, rest.n), behind, ended);
+}
+
+// The first place where a mark stands, the longest there, or begins and may go on; *which is m->n
+// then. *bytes of it are the mark.
+static size_t find_mark(const struct marks *m, struct sv rest, bool ended, size_t *which,
+                        size_t *bytes) {
     *which = m->n;
+    *bytes = 0;
     for (size_t i = 0; i < rest.n; i++) {
         struct sv here = sv_cut(rest, i, rest.n);
         bool more = false;
         for (size_t k = 0; k < m->n; k++) {
             if (m->at[k].p[0] != here.p[0]) continue;
-            enum fit f = fits(here, m->at[k], ended);
-            if (f == FIT_YES) {
-                *which = k;
-                return i;
-            }
+            size_t n;
+            enum fit f = mark_fits(here, m->at[k], ended, &n);
             more |= f == FIT_MORE;
+            if (f != FIT_YES || n <= *bytes) continue;
+            *which = k;
+            *bytes = n;
         }
-        if (more) return i;
+        if (more) *which = m->n;
+        if (more || *bytes) return i;
     }
     return rest.n;
 }
 
-static void pass_mark(struct reply *r, struct sv mark) {
-    if (r->mode == IN_REASONING) {
-        r->mode = IN_CONTENT;
-        str_clear(&r->held);
-    } else if (sv_eq(mark, r->format.think_open)) {
+static void pass_mark(struct reply *r, struct sv mark, size_t bytes) {
+    bool close = sv_eq(mark, r->format.think_close);
+    if (r->mode == IN_CONTENT && sv_eq(mark, r->format.think_open))
         r->mode = IN_REASONING;
-        r->reasoned = true;
-        str_clear(&r->held);
-    }
-    input_eat(r, mark.n);
+    else if (r->mode == IN_REASONING && close)
+        r->mode = IN_CONTENT;
+    else if (r->spoke) // white space around the end of the answer is no part of it
+        r->after_call = true;
+    r->reasoned |= r->mode == IN_REASONING || close;
+    r->lent = 0;
+    if (!r->after_call) str_clear(&r->held);
+    input_eat(r, bytes);
 }
 
 // A call without a mark before it, at the beginning of the content.
@@ -327,7 +362,7 @@ static enum fit bare_call(struct reply *r, struct sv *trigger) {
     enum fit found = FIT_NO;
     for (size_t k = 0; k < r->format.styles; k++) {
         const struct call_style *s = r->format.style[k];
-        if (s->open || i == rest.n) continue;
+        if (s->open || s->kind == CALLS_TAGS || i == rest.n) continue;
         *trigger = style_trigger(s);
         enum fit f = fits(sv_cut(rest, i, rest.n), *trigger, r->ended);
         if (f == FIT_YES) {
@@ -346,13 +381,13 @@ static bool read_text(struct reply *r) {
         enum fit f = bare_call(r, &trigger);
         if (f == FIT_MORE) return false;
         if (f == FIT_YES) {
-            enter_calls(r, trigger, false);
+            enter_calls(r, trigger);
             return true;
         }
     }
     struct marks m = marks_now(r);
     struct sv rest = input_rest(r);
-    size_t which, n = find_mark(&m, rest, r->ended, &which);
+    size_t which, bytes, n = find_mark(&m, rest, r->ended, &which, &bytes);
     // What comes first in the content may be a call without a mark: one more look then.
     if (n) {
         show_text(r, r->mode == IN_REASONING ? REPLY_REASONING : REPLY_CONTENT, sv_cut(rest, 0, n));
@@ -360,9 +395,9 @@ static bool read_text(struct reply *r) {
     }
     if (which == m.n) return false;
     if (which >= m.calls)
-        enter_calls(r, m.at[which], true);
+        enter_calls(r, m.at[which]);
     else
-        pass_mark(r, m.at[which]);
+        pass_mark(r, m.at[which], bytes);
     return true;
 }
 
@@ -375,6 +410,8 @@ struct reply *reply_open(const struct reply_format *f, const struct reply_option
     json_object_get(r->opt.tools);
     r->mode = f->harmony ? IN_HARMONY : opt->opened ? IN_REASONING : IN_CONTENT;
     r->reasoned = opt->opened;
+    str_add(&r->in, f->begun);
+    r->lent = f->begun.n;
     return r;
 }
 

@@ -18,6 +18,8 @@ static const struct call_style mistral_list = {.open = "[TOOL_CALLS]", .kind = C
 static const struct call_style command_r = {
     .open = "<|START_ACTION|>", .close = "<|END_ACTION|>", .kind = CALLS_JSON};
 static const struct call_style command_r_plus = {
+    .open = "Action:\n```json", .close = "```", .kind = CALLS_JSON};
+static const struct call_style command_r_plus_line = {
     .open = "Action: ```json", .close = "```", .kind = CALLS_JSON};
 static const struct call_style internlm = {
     .open = "<|action_start|><|plugin|>", .close = "<|action_end|>", .kind = CALLS_JSON};
@@ -25,7 +27,10 @@ static const struct call_style lfm_json = {
     .open = "<|tool_call_start|>", .close = "<|tool_call_end|>", .kind = CALLS_JSON};
 static const struct call_style functools = {.open = "functools", .kind = CALLS_JSON};
 static const struct call_style gigachat = {.open = "function call<|role_sep|>", .kind = CALLS_JSON};
+static const struct call_style gigachat31 = {.open = "<|function_call|>", .kind = CALLS_JSON};
+static const struct call_style granite_code = {.open = "<function_call>", .kind = CALLS_JSON};
 static const struct call_style bare_json = {.kind = CALLS_JSON};
+static const struct call_style bare_list = {.kind = CALLS_JSON, .list = true};
 static const struct call_style python_tag_json = {.open = "<|python_tag|>", .kind = CALLS_JSON};
 static const struct call_style apertus = {
     .open = "<|tools_prefix|>", .close = "<|tools_suffix|>", .kind = CALLS_JSON, .keyed = true};
@@ -153,6 +158,35 @@ static const struct call_style functionary = {.kind = CALLS_TAGS,
 static const struct call_style functionary_python = {
     .open = "<|python_tag|>", .kind = CALLS_TAGS, .name = "python", .args_open = ""};
 
+static const struct call_style functionary32 = {
+    .open = ">>>", .kind = CALLS_TAGS, .name_close = "\n", .args_open = "", .known = true};
+static const struct call_style solar = {.open = "<|tool_calls|>",
+                                        .close = "<|calls|>",
+                                        .kind = CALLS_TAGS,
+                                        .call_open = "<|tool_call:begin|>",
+                                        .name_close = "<|tool_call:args|>",
+                                        .call_close = "<|tool_call:end|>",
+                                        .args_open = "",
+                                        .id_close = "<|tool_call:name|>"};
+static const struct call_style step3 = {.open = "<｜tool_calls_begin｜>",
+                                        .close = "<｜tool_calls_end｜>",
+                                        .kind = CALLS_TAGS,
+                                        .call_open = "<｜tool_call_begin｜>function<｜tool_sep｜>",
+                                        .name_open = "<steptml:invoke name=\"",
+                                        .name_close = ">",
+                                        .call_close = "</steptml:invoke><｜tool_call_end｜>",
+                                        .key_open = "<steptml:parameter name=\"",
+                                        .key_close = ">",
+                                        .value_close = "</steptml:parameter>"};
+
+#define M3 "]<]minimax[>["
+static const struct call_style minimax3 = {.open = M3 "<tool_call>",
+                                           .close = M3 "</tool_call>",
+                                           .kind = CALLS_TREE,
+                                           .call_open = M3 "<invoke name=\"",
+                                           .name_close = "\">",
+                                           .mark = M3};
+
 // --- formats -------------------------------------------------------------------------------------
 
 // The first entry whose signs all stand in the template's source has the calls.
@@ -163,6 +197,9 @@ static const struct {
     {{"<|open|>", "tools"}, {&kimi_k3}},
     {{"｜DSML｜"}, {&dsml, &dsml4}},
     {{"<minimax:tool_call>"}, {&minimax}},
+    {{"]<]minimax[>["}, {&minimax3}},
+    {{"<|tool_call:begin|>"}, {&solar}},
+    {{"<steptml:invoke"}, {&step3}},
     {{"<seed:tool_call>"}, {&seed}},
     {{"<atem:function_calls>"}, {&atem}},
     {{"<|tool_call>"}, {&gemma4}},
@@ -179,7 +216,7 @@ static const struct {
     {{"<｜tool▁calls▁begin｜>"}, {&deepseek31}},
     {{"<TOOLCALL>"}, {&nemotron}},
     {{"<|START_ACTION|>"}, {&command_r}},
-    {{"Action:", "```json"}, {&command_r_plus}},
+    {{"Action:", "```json"}, {&command_r_plus, &command_r_plus_line}},
     {{"<|tools_prefix|>"}, {&apertus}},
     {{"<|action_start|>"}, {&internlm}},
     {{"<|tool_call|>"}, {&granite}},
@@ -188,10 +225,15 @@ static const struct {
     {{"<tool_call>", "<function="}, {&hermes, &qwen_coder, &bare_qwen_coder}},
     {{"<tool_call>"}, {&hermes, &qwen_coder}},
     {{"functools["}, {&functools}},
+    {{"<|/tool|>"}, {&granite, &functools}},
+    {{"<|function_call|>"}, {&gigachat31}},
     {{"function call", "role_sep"}, {&gigachat}},
+    {{"<function_call>"}, {&granite_code}},
+    {{">>>all"}, {&functionary32}},
     {{"<function="}, {&functionary, &functionary_python}},
     {{"<|python_start|>"}, {&llama4, &bare_python, &bare_json}},
-    {{"func_name1("}, {&bare_python}},
+    {{"func_name1("}, {&llama4, &bare_python}},
+    {{"[{\"name\": "}, {&bare_list, &bare_json}},
     {{"<|python_tag|>"}, {&bare_json, &python_tag_json, &python_tag}},
     {{"ipython", "\"parameters\": "}, {&bare_json, &python_tag_json, &python_tag}},
 };
@@ -203,6 +245,11 @@ static const struct {
     {"<|open|>", TEXT("<|open|>think<|sep|>"), TEXT("<|close|>think<|sep|>")},
     {"<|channel>", TEXT("<|channel>thought"), TEXT("<channel|>")},
     {"<think{}>", TEXT("<think:opensource>"), TEXT("</think:opensource>")},
+    {"to=self", TEXT("to=self<|message|>"), TEXT("<|eom|>")},
+    {"<|tool_call:begin|>", TEXT("<|think|>"), TEXT("<|end|>")},
+    {"[BEGIN FINAL RESPONSE]", TEXT("Here are my reasoning steps:"),
+     TEXT("[BEGIN FINAL RESPONSE]")},
+    {"<mm:think>", TEXT("<mm:think>"), TEXT("</mm:think>")},
     {"<seed:think>", TEXT("<seed:think>"), TEXT("</seed:think>")},
     {"<longcat_think>", TEXT("<longcat_think>"), TEXT("</longcat_think>")},
     {"<atem:think>", TEXT("<atem:think>"), TEXT("</atem:think>")},
@@ -222,6 +269,14 @@ static const struct {
     {"<|open|>", {TEXT("<|open|>response<|sep|>"), TEXT("<|close|>response<|sep|>")}},
     {"<|open|>", {TEXT("<|close|>message<|sep|>"), TEXT("<|end_of_msg|>")}},
     {"<|START_RESPONSE|>", {TEXT("<|START_RESPONSE|>"), TEXT("<|END_RESPONSE|>")}},
+    {"<|START_TEXT|>", {TEXT("<|START_TEXT|>"), TEXT("<|END_TEXT|>")}},
+    {"<response>", {TEXT("<response>"), TEXT("</response>")}},
+    {"<|tool_call:begin|>", {TEXT("<|begin|>assistant"), TEXT("<|content|>")}},
+    {"<|tool_call:begin|>", {TEXT("<|end|>"), TEXT("<|flush|>")}},
+    {"<atem:function_calls>", {TEXT("<|start|>assistant"), TEXT("to=*<|message|>")}},
+    {"<atem:function_calls>", {TEXT("<|eom|>"), TEXT("<|eot|>")}},
+    {"role_sep", {TEXT("<|message_sep|>")}},
+    {">>>all", {TEXT(">>>all\n")}},
     {"<answer>", {TEXT("<answer>"), TEXT("</answer>")}},
     {"[BEGIN FINAL RESPONSE]", {TEXT("[BEGIN FINAL RESPONSE]"), TEXT("[END FINAL RESPONSE]")}},
 };
@@ -231,8 +286,9 @@ static bool has(struct sv source, const char *sign) {
 }
 
 void reply_format_of(struct sv source, struct reply_format *out) {
-    static const struct sv open = TEXT("<think>"), close = TEXT("</think>");
+    static const struct sv open = TEXT("<think>"), close = TEXT("</think>"), begun = TEXT(">>>");
     *out = (struct reply_format){.think_open = open, .think_close = close};
+    if (has(source, ">>>all")) out->begun = begun;
     out->harmony = has(source, "<|channel|>") && has(source, "<|message|>");
     for (size_t i = 0; i < sizeof thinking / sizeof *thinking; i++) {
         if (!has(source, thinking[i].sign)) continue;

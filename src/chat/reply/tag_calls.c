@@ -76,6 +76,11 @@ static void read_head(struct reply *r) {
         str_add(&r->id, sv_trim(sv_cut(name, (size_t)id + strlen(s->id_open), name.n)));
         name = sv_trim(sv_cut(name, 0, (size_t)id));
     }
+    ptrdiff_t named = s->id_close ? sv_find(name, sv(s->id_close), 0) : -1;
+    if (named >= 0) {
+        str_add(&r->id, sv_trim(sv_cut(name, 0, (size_t)named)));
+        name = sv_trim(sv_cut(name, (size_t)named + strlen(s->id_close), name.n));
+    }
     if (s->numbered) {
         size_t n = name.n;
         while (n && name.p[n - 1] >= '0' && name.p[n - 1] <= '9') n--;
@@ -90,7 +95,8 @@ static void read_head(struct reply *r) {
 }
 
 static enum step name(struct reply *r) {
-    const char *close = r->style->name_close;
+    const struct call_style *s = r->style;
+    const char *close = s->name_close;
     enum fit f = FIT_YES;
     if (close) {
         f = input_until(r, close, &r->name);
@@ -106,7 +112,8 @@ static enum step name(struct reply *r) {
         return STEP_LOST;
     if (f == FIT_MORE) return STEP_MORE;
     read_head(r);
-    if (!r->name.n || (r->bare && !tool_known(r->opt.tools, str_sv(&r->name)))) return STEP_LOST;
+    if (!r->name.n || ((r->bare || s->known) && !tool_known(r->opt.tools, str_sv(&r->name))))
+        return STEP_LOST;
     call_begin(r, str_sv(&r->name), str_sv(&r->id));
     return go(r, BODY);
 }
@@ -213,7 +220,8 @@ static unsigned value_types(const struct reply *r, struct sv attributes) {
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (attribute_is(attributes, known[i].text)) return known[i].types;
-    return tool_types(r->opt.tools, str_sv(&r->name), str_sv(&r->key));
+    return schema_types(
+        schema_member(tool_schema(r->opt.tools, str_sv(&r->name)), str_sv(&r->key)));
 }
 
 static void argue_key(struct reply *r) {

@@ -1,5 +1,5 @@
 // Values: JSON's texts, and what a tool's schema makes of a value written without quotes.
-#include <stdlib.h>
+#include <string.h>
 
 #include "chat/reply/call.h"
 
@@ -74,6 +74,43 @@ bool unquote_json(struct sv quoted, struct str *out) {
     return true;
 }
 
+size_t unescape_python(struct sv rest, struct str *out) {
+    static const char from[] = "\\'\"abfnrtv0", to[] = "\\'\"\a\b\f\n\r\t\v";
+    static const struct {
+        char c;
+        size_t digits;
+    } hex[] = {{'x', 2}, {'u', 4}, {'U', 8}};
+    if (rest.n < 2) return 0;
+    if (rest.p[1] == '\n') return 2; // goes on in the next line
+    for (size_t i = 0; i < 3; i++) {
+        if (rest.p[1] != hex[i].c) continue;
+        uint32_t cp = 0;
+        size_t k = 2;
+        for (; k < 2 + hex[i].digits; k++) {
+            if (k >= rest.n) return 0;
+            char c = rest.p[k];
+            int d = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
+            if (d < 0) break;
+            cp = cp << 4 | (uint32_t)d;
+        }
+        if (k < 2 + hex[i].digits) break;
+        bool good = cp < 0x110000 && !(cp >= 0xd800 && cp < 0xe000);
+        char utf8[4];
+        str_add(out, sv_n(utf8, utf8_encode(good ? cp : 0xfffd, utf8)));
+        return k;
+    }
+    for (size_t i = 0; i < sizeof from - 1; i++) {
+        if (rest.p[1] != from[i]) continue;
+        str_addc(out, to[i]);
+        return 2;
+    }
+    str_addc(out, '\\'); // no escape: the backslash is itself
+    return 1;
+}
+
 // --- tools ---------------------------------------------------------------------------------------
 
 static struct json_object *tool_named(struct json_object *tools, struct sv name) {
@@ -115,18 +152,18 @@ static unsigned type_of(struct json_object *v) {
     return 0;
 }
 
-static unsigned schema_types(struct json_object *schema, int depth);
+static unsigned types_within(struct json_object *schema, int depth);
 
 // The types of any schema in a list ("anyOf").
 static unsigned union_types(struct json_object *list, int depth) {
     unsigned types = 0;
     if (!json_object_is_type(list, json_type_array)) return 0;
     for (size_t i = 0; i < json_object_array_length(list); i++)
-        types |= schema_types(json_object_array_get_idx(list, i), depth);
+        types |= types_within(json_object_array_get_idx(list, i), depth);
     return types;
 }
 
-static unsigned schema_types(struct json_object *schema, int depth) {
+static unsigned types_within(struct json_object *schema, int depth) {
     struct json_object *type = json_at(schema, "type"), *values = json_at(schema, "enum"), *one;
     unsigned types = 0;
     if (depth == 0 || !json_object_is_type(schema, json_type_object)) return 0;
@@ -148,14 +185,19 @@ static unsigned schema_types(struct json_object *schema, int depth) {
     return types;
 }
 
-unsigned tool_types(struct json_object *tools, struct sv name, struct sv key) {
-    struct json_object *schema = json_at(tool_named(tools, name), "parameters");
-    struct json_object *properties = json_at(schema, "properties");
-    if (!json_object_is_type(properties, json_type_object)) return 0;
-    json_object_object_foreach(properties, property, v) {
-        if (sv_is(key, property)) return schema_types(v, 8);
+unsigned schema_types(struct json_object *schema) { return types_within(schema, 8); }
+
+struct json_object *tool_schema(struct json_object *tools, struct sv name) {
+    return json_at(tool_named(tools, name), "parameters");
+}
+
+struct json_object *schema_member(struct json_object *schema, struct sv key) {
+    struct json_object *members = json_at(schema, "properties");
+    if (!json_object_is_type(members, json_type_object)) return NULL;
+    json_object_object_foreach(members, name, v) {
+        if (sv_is(key, name)) return v;
     }
-    return 0;
+    return NULL;
 }
 
 // The JSON type of a text that is JSON, by its first byte.
@@ -181,19 +223,64 @@ static struct sv python_word(struct sv text) {
     return text;
 }
 
+// A Python text at s[at], quotes and all, as JSON. Returns where it ends; 0: it doesn't.
+static size_t python_text(struct str *out, struct sv s, size_t at) {
+    struct str text = {0};
+    size_t i = at + 1, used = 1;
+    for (; i < s.n && s.p[i] != s.p[at] && used; i += used) {
+        used = 1;
+        if (s.p[i] == '\\')
+            used = unescape_python(sv_cut(s, i, s.n), &text);
+        else
+            str_addc(&text, s.p[i]);
+    }
+    str_addc(out, '"');
+    escape_json(out, str_sv(&text));
+    str_addc(out, '"');
+    str_free(&text);
+    return i < s.n && used ? i + 1 : 0;
+}
+
+static bool in_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+// A list, tuple or dict as Python prints it. False, with nothing added, when it isn't one.
+static bool python_json(struct str *out, struct sv s) {
+    struct str json = {0};
+    bool ok = s.n && strchr("[{(", s.p[0]) != NULL;
+    for (size_t i = 0, n; ok && i < s.n; i = n) {
+        n = i + 1;
+        if (s.p[i] == '"' || s.p[i] == '\'') {
+            ok = (n = python_text(&json, s, i)) > 0;
+        } else if (in_word(s.p[i])) {
+            while (n < s.n && in_word(s.p[n])) n++;
+            str_add(&json, python_word(sv_cut(s, i, n)));
+        } else {
+            str_addc(&json, s.p[i] == '(' ? '[' : s.p[i] == ')' ? ']' : s.p[i]);
+        }
+    }
+    ok = ok && jscan_whole(str_sv(&json));
+    if (ok) str_add(out, str_sv(&json));
+    str_free(&json);
+    return ok;
+}
+
 void typed_json(struct str *out, struct sv text, unsigned types) {
+    struct str python = {0};
     struct sv value = python_word(sv_trim(text));
     unsigned allowed = types ? types : ~0u;
     if (allowed & TYPE_NUMBER) allowed |= TYPE_INTEGER;
-    if (types != TYPE_STRING && jscan_whole(value)) {
-        unsigned got = json_type_at(value);
-        bool whole = got == TYPE_NUMBER && (allowed & TYPE_INTEGER);
-        if (got & allowed || whole) {
-            str_add(out, value);
-            return;
-        }
+    bool json = types != TYPE_STRING && jscan_whole(value);
+    if (!json && types != TYPE_STRING && python_json(&python, value)) {
+        value = str_sv(&python);
+        json = true;
     }
-    str_addc(out, '"');
-    escape_json(out, text);
-    str_addc(out, '"');
+    unsigned got = json ? json_type_at(value) : 0;
+    if (json && (got & allowed || (got == TYPE_NUMBER && allowed & TYPE_INTEGER))) {
+        str_add(out, value);
+    } else {
+        str_addc(out, '"');
+        escape_json(out, text);
+        str_addc(out, '"');
+    }
+    str_free(&python);
 }

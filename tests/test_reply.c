@@ -1,0 +1,198 @@
+// Replies taken apart, against what went into the templates that rendered them
+// (tools/make_reply_cases.py): whole, in every two pieces, and byte by byte. Events can't be taken
+// back, so that the content is right means that no part of a mark was ever shown.
+#include "check.h"
+
+#include "base/file.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "chat/reply.h"
+
+// All cases, and what the tests make of one.
+struct replies {
+    struct json_object *tools;
+    struct json_object **row;
+    size_t n, cap;
+};
+
+static int setup(void **state) {
+    struct replies *all = mem_alloc(sizeof *all);
+    struct names files = {0};
+    struct error e = {0};
+    all->tools = json_read_file(FIXTURES "/chat/reply_tools.json", 1 << 20, &e);
+    assert_true(dir_list(FIXTURES "/chat", &files, &e));
+    for (size_t i = 0; i < files.n; i++) {
+        if (!sv_starts(sv(files.name[i]), sv("replies-"))) continue;
+        char *path = path_join(FIXTURES "/chat", files.name[i]);
+        struct str text = {0};
+        assert_true(file_read(path, 1 << 20, &text, &e));
+        struct sv rest = str_sv(&text);
+        for (ptrdiff_t end; (end = sv_find(rest, sv("\n"), 0)) >= 0;) {
+            all->row = mem_grow(all->row, &all->cap, all->n + 1, sizeof *all->row);
+            all->row[all->n++] = json_read(sv_cut(rest, 0, (size_t)end), "reply", &e);
+            rest = sv_cut(rest, (size_t)end + 1, rest.n);
+        }
+        str_free(&text);
+        free(path);
+    }
+    names_free(&files);
+    assert_string_equal(e.text, "");
+    assert_true(all->n > 1000);
+    *state = all;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct replies *all = *state;
+    for (size_t i = 0; i < all->n; i++) json_object_put(all->row[i]);
+    json_object_put(all->tools);
+    free(all->row);
+    free(all);
+    return 0;
+}
+
+struct sample {
+    struct reply_format format;
+    struct reply_options opt;
+    struct sv name, reply;
+};
+
+static struct sample sample_of(const struct replies *all, size_t i) {
+    struct json_object *row = all->row[i];
+    struct sample s = {.name = json_text_at(row, "name"), .reply = json_text_at(row, "reply")};
+    struct sv file = json_text_at(row, "template");
+    if (file.n) {
+        struct str path = {0}, source = {0};
+        struct error e = {0};
+        str_printf(&path, "%s/chat/templates/%s", FIXTURES, file.p);
+        assert_true(file_read(path.p, 1 << 20, &source, &e));
+        reply_format_of(str_sv(&source), &s.format);
+        str_free(&path);
+        str_free(&source);
+    } else {
+        reply_format_of(json_text_at(row, "source"), &s.format);
+    }
+    s.opt.opened = json_bool_at(row, "opened", false);
+    s.opt.tools = json_bool_at(row, "tools", true) ? all->tools : NULL;
+    return s;
+}
+
+// The message from a reply in pieces: the first of `first` bytes, the others of `piece`.
+static struct reply_message message_of(const struct sample *s, struct sv text, size_t first,
+                                       size_t piece) {
+    struct reply_message m = {0};
+    struct reply *r = reply_open(&s->format, &s->opt);
+    for (size_t at = 0, n = first; at < text.n; at += n, n = piece) {
+        reply_push(r, sv_cut(text, at, n < text.n - at ? at + n : text.n));
+        reply_take(r, &m);
+    }
+    reply_finish(r);
+    reply_take(r, &m);
+    reply_close(r);
+    return m;
+}
+
+static void show_text(struct str *out, const char *name, const struct str *text) {
+    str_printf(out, " %s ", name);
+    json_quote(out, str_sv(text));
+}
+
+static struct str show_message(const struct reply_message *m) {
+    struct str out = {0};
+    show_text(&out, "reasoning", &m->reasoning);
+    show_text(&out, "content", &m->content);
+    for (size_t i = 0; i < m->calls; i++) {
+        show_text(&out, "\n  call", &m->call[i].name);
+        show_text(&out, "id", &m->call[i].id);
+        str_printf(&out, " %s", str_c(&m->call[i].arguments));
+    }
+    return out;
+}
+
+static bool call_is(const struct reply_call *c, struct json_object *want) {
+    struct error e = {0};
+    struct sv id = json_text_at(want, "id");
+    struct json_object *arguments = json_read(str_sv(&c->arguments), "arguments", &e);
+    bool same = arguments && json_object_equal(arguments, json_at(want, "arguments")) &&
+                sv_eq(str_sv(&c->name), json_text_at(want, "name")) &&
+                (!id.n || sv_eq(str_sv(&c->id), id));
+    json_object_put(arguments);
+    return same;
+}
+
+static bool message_is(const struct reply_message *m, struct json_object *want) {
+    struct json_object *calls = json_at(want, "calls");
+    bool same = sv_eq(str_sv(&m->reasoning), json_text_at(want, "reasoning")) &&
+                sv_eq(str_sv(&m->content), json_text_at(want, "content")) &&
+                m->calls == json_object_array_length(calls);
+    for (size_t i = 0; same && i < m->calls; i++)
+        same = call_is(&m->call[i], json_object_array_get_idx(calls, i));
+    return same;
+}
+
+static bool texts_equal(const struct str *a, const struct str *b) {
+    return sv_eq(str_sv(a), str_sv(b));
+}
+
+static bool messages_equal(const struct reply_message *a, const struct reply_message *b) {
+    bool same = texts_equal(&a->reasoning, &b->reasoning) &&
+                texts_equal(&a->content, &b->content) && a->calls == b->calls;
+    for (size_t i = 0; same && i < a->calls; i++)
+        same = texts_equal(&a->call[i].name, &b->call[i].name) &&
+               texts_equal(&a->call[i].id, &b->call[i].id) &&
+               texts_equal(&a->call[i].arguments, &b->call[i].arguments);
+    return same;
+}
+
+static void test_whole(void **state) {
+    const struct replies *all = *state;
+    size_t wrong = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        struct sample s = sample_of(all, i);
+        struct sv prompt = json_text_at(all->row[i], "prompt");
+        if (prompt.n && reply_opened_by(&s.format, prompt) != s.opt.opened) {
+            print_error("%s: the end of the prompt is read wrong: %s\n", s.name.p, prompt.p);
+            wrong++;
+        }
+        struct reply_message m = message_of(&s, s.reply, s.reply.n, 0);
+        if (!message_is(&m, all->row[i])) {
+            struct str got = show_message(&m);
+            print_error("%s\n  %s\n  got%s\n", s.name.p, s.reply.p, str_c(&got));
+            str_free(&got);
+            wrong++;
+        }
+        reply_message_free(&m);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+static void expect_same(const struct sample *s, const struct reply_message *whole, size_t first,
+                        size_t piece) {
+    struct reply_message m = message_of(s, s->reply, first, piece);
+    if (!messages_equal(&m, whole)) {
+        struct str got = show_message(&m);
+        fail_msg("%s: cut at %zu, then each %zu bytes: %s\n  got%s", s->name.p, first, piece,
+                 s->reply.p, str_c(&got));
+    }
+    reply_message_free(&m);
+}
+
+static void test_pieces(void **state) {
+    const struct replies *all = *state;
+    for (size_t i = 0; i < all->n; i++) {
+        struct sample s = sample_of(all, i);
+        struct reply_message whole = message_of(&s, s.reply, s.reply.n, 0);
+        for (size_t at = 1; at < s.reply.n; at++) expect_same(&s, &whole, at, s.reply.n);
+        expect_same(&s, &whole, 1, 1);
+        expect_same(&s, &whole, 2, 3);
+        reply_message_free(&whole);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_pieces),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -13,8 +13,8 @@ language.jsonl   the language itself: the first line is the context of all, the 
                  {"template", "expected"} or {"template", "error", "raised"}
 talks.json       conversations: name -> messages, tools, documents, kwargs, flags
 talks.jsonl      {"template", "talk", "expected"} or {..., "error", "raised"}
-templates/       templates as published with their models; --published DIR copies those named
-                 in PUBLISHED from DIR first
+templates/       templates as published with their models (make_reply_cases.py has more there);
+                 --published DIR copies those named in PUBLISHED from DIR first
 """
 import argparse
 import datetime
@@ -318,7 +318,7 @@ def main():
     (HERE / "language.jsonl").write_text(lines([CONTEXT] + rows))
     (HERE / "talks.json").write_text(json.dumps(TALKS, ensure_ascii=True, indent=0) + "\n")
     rows = []
-    for f in sorted((HERE / "templates").glob("*.jinja")):
+    for f in sorted(HERE / "templates" / f"{name}.jinja" for name in PUBLISHED):
         source = f.read_bytes().decode()
         rows += [{"template": f.name, "talk": name, **talk(source, t)} for name, t in TALKS.items()]
     (HERE / "talks.jsonl").write_text(lines(rows))

@@ -103,7 +103,8 @@ static float *world_step(struct world *w, struct machine *m, int64_t from, int64
     struct tensor v = put_f32(m, w->v + from * s->kv_heads * s->v_width, 3,
                               (int64_t[]){n, s->kv_heads, s->v_width});
     if (write) kv_write(&m->c, &w->kv, &rows, k, v);
-    struct attention_options opt = {1.0f / sqrtf((float)s->k_width), s->window, s->soft_cap};
+    struct attention_options opt = {
+        .scale = 1.0f / sqrtf((float)s->k_width), .window = s->window, .soft_cap = s->soft_cap};
     float *y = get(m, attention(&m->c, q, &w->kv, &rows, &opt));
     scratch_release(&m->c, mark);
     while (m->count > held) device_free(m->dev, m->held[--m->count]);

@@ -230,8 +230,8 @@ static void test_rope_styles(void **state) {
         {"{\"rope_theta\": NaN}", "finite"},
         {"{\"partial_rotary_factor\": 1.5}", "partial_rotary_factor"},
         {"{\"max_position_embeddings\": 64, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\":"
-         " 2, \"low_freq_factor\": 4, \"high_freq_factor\": 4}}",
-         "above low_freq_factor"},
+         " 2, \"low_freq_factor\": 4, \"high_freq_factor\": 3}}",
+         "below low_freq_factor"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         c = parse(bad[i][0]);

@@ -581,7 +581,7 @@ static void test_dry_run(void **state) {
         struct tensor y = glu(&dry, x, &a.w, &b.w, ACT_SILU);
         (void)y;
         struct tensor q = tensor_split_heads(x, 2);
-        attention(&dry, q, &kv, &rows, &(struct attention_options){1, 0, 0});
+        attention(&dry, q, &kv, &rows, &(struct attention_options){.scale = 1});
         assert_false(dry.err.set);
         if (n == 64)
             peak = dry.peak;

@@ -63,8 +63,8 @@ static void read_llama3(struct config *p, struct rope_config *out) {
     out->low_freq_factor = config_number(p, "low_freq_factor", 1);
     out->high_freq_factor = config_number(p, "high_freq_factor", 4);
     positive(p, "low_freq_factor", out->low_freq_factor);
-    if (out->high_freq_factor <= out->low_freq_factor)
-        config_fail(p, "high_freq_factor", "must be above low_freq_factor");
+    if (out->high_freq_factor < out->low_freq_factor)
+        config_fail(p, "high_freq_factor", "must not be below low_freq_factor");
 }
 
 static void read_factors(struct config *p, const char *key, int64_t n, float *out) {
@@ -154,6 +154,7 @@ static float llama3_frequency(const struct rope_config *r, float f) {
     float wave = (float)(2 * PI) / f;
     if (wave < (float)((double)r->original_context / r->high_freq_factor)) return f;
     if (wave > (float)((double)r->original_context / r->low_freq_factor)) return f / factor;
+    if (low == high) return f; // nothing is between (Llama 4)
     float smooth = (context / wave - low) / (high - low);
     return (1 - smooth) * f / factor + smooth * f;
 }

@@ -133,12 +133,16 @@ struct tensor rope(struct context *c, struct tensor x, const struct rows *rows,
 void kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
               struct tensor v);
 
-// Causal attention of q [n, heads, k_width] over the cache: row i sees the tokens t of its own
-// sequence with index - window < t <= index (window 0: all before it). heads is a multiple of
-// kv_heads; head h reads kv head h / (heads / kv_heads). -> [n, heads * v_width]
+// Causal attention of q [n, heads, k_width] over the cache: row i sees the tokens t <= index of its
+// own sequence with t > index - window (window 0: all) and t >= index - index % chunk (chunk 0:
+// all). heads is a multiple of kv_heads; head h reads kv head h / (heads / kv_heads). -> [n, heads
+// * v_width]
 struct attention_options {
     float scale;
-    int64_t window;
+    int64_t window, chunk;
+    // Scores are multiplied by 1 + tuning * ln(1 + floor((index + 1) / tuning_floor)); 0: they are
+    // not
+    float tuning, tuning_floor;
     float soft_cap; // a score becomes soft_cap * tanh(score / soft_cap); 0: it stays
 };
 struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,

@@ -35,27 +35,40 @@ static void spec(struct config *c, struct decoder_spec *s) {
 // Masks that the first implementation kept among the weights.
 static const char *const ignored[] = {"*.attn.bias", "*.attn.masked_bias", NULL};
 
-#define LAYER                                                                                      \
-    .head = "lm_head", .layer_norm = {[NORM_MIXER] = "ln_1", [NORM_FFN] = "ln_2"},                 \
-    .attention = {.qkv = "attn.c_attn", .o = "attn.c_proj"},                                       \
-    .mlp = {.up = "mlp.c_fc", .down = "mlp.c_proj"}, .ignored = ignored
-
 static const struct decoder_names published = {
-    .embed = "wte", .positions = "wpe", .norm = "ln_f", .layer = "h.", .transposed = true, LAYER};
+    .embed = "wte",
+    .positions = "wpe",
+    .norm = "ln_f",
+    .head = "lm_head",
+    .layer = "h.",
+    .layer_norm = {[NORM_MIXER] = "ln_1", [NORM_FFN] = "ln_2"},
+    .attention = {.qkv = "attn.c_attn", .o = "attn.c_proj"},
+    .mlp = {.up = "mlp.c_fc", .down = "mlp.c_proj"},
+    .transposed = true,
+    .ignored = ignored,
+};
 static const struct decoder_names prefixed = {
     .embed = "transformer.wte",
     .positions = "transformer.wpe",
     .norm = "transformer.ln_f",
+    .head = "lm_head",
     .layer = "transformer.h.",
+    .layer_norm = {[NORM_MIXER] = "ln_1", [NORM_FFN] = "ln_2"},
+    .attention = {.qkv = "attn.c_attn", .o = "attn.c_proj"},
+    .mlp = {.up = "mlp.c_fc", .down = "mlp.c_proj"},
     .transposed = true,
-    LAYER,
+    .ignored = ignored,
 };
 static const struct decoder_names mlx = {
     .embed = "model.wte",
     .positions = "model.wpe",
     .norm = "model.ln_f",
+    .head = "lm_head",
     .layer = "model.h.",
-    LAYER,
+    .layer_norm = {[NORM_MIXER] = "ln_1", [NORM_FFN] = "ln_2"},
+    .attention = {.qkv = "attn.c_attn", .o = "attn.c_proj"},
+    .mlp = {.up = "mlp.c_fc", .down = "mlp.c_proj"},
+    .ignored = ignored,
 };
 
 const struct family family_gpt2 = {

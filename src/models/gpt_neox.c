@@ -24,24 +24,25 @@ static void spec(struct config *c, struct decoder_spec *s) {
 // Masks and constants that the first implementation kept among the weights.
 static const char *const ignored[] = {"*.attention.bias", "*.attention.masked_bias", NULL};
 
-#define LAYER                                                                                      \
-    .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "post_attention_layernorm"},     \
-    .attention = {.qkv_heads = "attention.query_key_value", .o = "attention.dense"},               \
-    .mlp = {.up = "mlp.dense_h_to_4h", .down = "mlp.dense_4h_to_h"}, .ignored = ignored
-
 static const struct decoder_names published = {
     .embed = "gpt_neox.embed_in",
     .norm = "gpt_neox.final_layer_norm",
     .head = "embed_out",
     .layer = "gpt_neox.layers.",
-    LAYER,
+    .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "post_attention_layernorm"},
+    .attention = {.qkv_heads = "attention.query_key_value", .o = "attention.dense"},
+    .mlp = {.up = "mlp.dense_h_to_4h", .down = "mlp.dense_4h_to_h"},
+    .ignored = ignored,
 };
 static const struct decoder_names mlx = {
     .embed = "model.embed_in",
     .norm = "model.final_layer_norm",
     .head = "model.embed_out",
     .layer = "model.h.",
-    LAYER,
+    .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "post_attention_layernorm"},
+    .attention = {.qkv_heads = "attention.query_key_value", .o = "attention.dense"},
+    .mlp = {.up = "mlp.dense_h_to_4h", .down = "mlp.dense_4h_to_h"},
+    .ignored = ignored,
 };
 
 const struct family family_gpt_neox = {

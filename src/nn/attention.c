@@ -50,6 +50,12 @@ static void project(struct context *c, const struct attention *a, struct tensor 
     y[2] = take_bands(c, all, period, queries + s->width, s->width);
 }
 
+static void norm_heads(struct context *c, const struct attention *a, struct tensor *q,
+                       struct tensor *k) {
+    *q = norm_forward(c, &a->q_norm, *q);
+    *k = norm_forward(c, &a->k_norm, *k);
+}
+
 struct tensor attention_forward(struct context *c, const struct attention *a, struct tensor x,
                                 const struct rows *rows, const struct kv *kv,
                                 const struct rope *r) {
@@ -63,16 +69,19 @@ struct tensor attention_forward(struct context *c, const struct attention *a, st
     struct tensor q = tensor_split_heads(y[0], s->heads);
     struct tensor k = tensor_split_heads(y[1], s->kv_heads);
     struct tensor v = tensor_split_heads(y[2], s->kv_heads);
-    if (s->qk_norm == QK_NORM_HEAD) {
-        q = norm_forward(c, &a->q_norm, q);
-        k = norm_forward(c, &a->k_norm, k);
-    }
+    bool by_head = s->qk_norm == QK_NORM_HEAD;
+    if (by_head && !s->norm_late) norm_heads(c, a, &q, &k);
     if (r) {
         q = rope(c, q, rows, r);
         k = rope(c, k, rows, r);
     }
+    if (by_head && s->norm_late) norm_heads(c, a, &q, &k);
     kv_write(c, kv, rows, k, v);
-    struct attention_options opt = {
-        .scale = s->scale, .window = s->window, .soft_cap = s->soft_cap};
+    struct attention_options opt = {.scale = s->scale,
+                                    .window = s->window,
+                                    .chunk = s->chunk,
+                                    .tuning = s->tuning,
+                                    .tuning_floor = s->tuning_floor,
+                                    .soft_cap = s->soft_cap};
     return linear(c, attention(c, q, kv, rows, &opt), &a->o);
 }

@@ -13,11 +13,14 @@ enum qk_norm {
 struct attention_spec {
     int64_t heads, kv_heads, width; // width of one head
     bool qkv_bias, o_bias;
-    enum qk_norm qk_norm; // before rope
-    int rope;             // which of the decoder's; ROPE_NONE: no positions
-    int64_t window;       // a token sees this many, itself included; 0: all before it
-    float scale;          // of q . k
-    float soft_cap;       // of the scores; 0: none
+    enum qk_norm qk_norm;       // before rope ...
+    bool norm_late;             // ... or after it
+    int rope;                   // which of the decoder's; ROPE_NONE: no positions
+    int64_t window;             // a token sees this many, itself included; 0: all before it
+    int64_t chunk;              // a token sees those of its own chunk of so many; 0: all before it
+    float tuning, tuning_floor; // of the scores by position, as in struct attention_options
+    float scale;                // of q . k
+    float soft_cap;             // of the scores; 0: none
 };
 
 enum { ROPE_NONE = -1 };

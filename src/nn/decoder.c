@@ -162,9 +162,11 @@ const struct decoder_names *decoder_layout(const struct decoder *d) { return d->
 
 struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
     const struct attention_spec *a = &d->spec.layer[layer].attention;
-    return (struct state_decl){
-        .paged = {
-            {.heads = a->kv_heads, .k_width = a->width, .v_width = a->width, .window = a->window}}};
+    return (struct state_decl){.paged = {{.heads = a->kv_heads,
+                                          .k_width = a->width,
+                                          .v_width = a->width,
+                                          .window = a->window,
+                                          .chunk = a->chunk}}};
 }
 
 int64_t decoder_short_context(const struct decoder *d) {

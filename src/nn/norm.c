@@ -3,6 +3,7 @@
 void norm_bind(struct norm *n, struct norm_spec spec, int64_t width, const char *name,
                struct binder *b) {
     n->spec = spec;
+    if (!name) return;
     bind_vector(b, name, width, &n->w);
     if (spec.kind == NORM_RMS_PLUS && !b->err->set) n->w = weights_plus_one(b->weights, n->w);
     if (spec.kind == NORM_LAYER_BIAS) bind_bias(b, name, width, &n->b);

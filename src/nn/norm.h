@@ -19,9 +19,10 @@ struct norm_spec {
 
 struct norm {
     struct norm_spec spec;
-    struct tensor w, b; // [width]; b dims 0: none
+    struct tensor w, b; // [width]; dims 0: none
 };
 
+// name NULL: a norm without a weight
 void norm_bind(struct norm *n, struct norm_spec spec, int64_t width, const char *name,
                struct binder *b);
 bool norm_store(struct norm *n, struct store *s, const char *what, struct error *e);

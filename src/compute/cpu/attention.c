@@ -50,8 +50,17 @@ static int64_t last_seen(const struct attention_job *j, int64_t row) {
 }
 
 static int64_t first_seen(const struct attention_job *j, int64_t row) {
-    int64_t last = last_seen(j, row), window = j->opt->window;
-    return window > 0 && last >= window ? last - window + 1 : 0;
+    int64_t last = last_seen(j, row), window = j->opt->window, chunk = j->opt->chunk;
+    int64_t first = window > 0 && last >= window ? last - window + 1 : 0;
+    int64_t begin = chunk > 0 ? last - last % chunk : 0;
+    return begin > first ? begin : first;
+}
+
+static float scale_of(const struct attention_job *j, int64_t row) {
+    const struct attention_options *o = j->opt;
+    if (o->tuning == 0) return o->scale;
+    float steps = floorf(((float)last_seen(j, row) + 1) / o->tuning_floor);
+    return o->scale * (1 + o->tuning * log1pf(steps));
 }
 
 static struct block block_at(const struct attention_job *j, int64_t i, int64_t kv_head) {
@@ -72,7 +81,8 @@ static void load_queries(const struct attention_job *j, const struct block *b, f
     for (int64_t r = 0; r < b->rows; r++) {
         const float *from =
             (const float *)j->q.data + (b->row + r) * j->q.stride[0] + b->kv_head * each;
-        for (int64_t i = 0; i < each; i++) q[r * each + i] = from[i] * j->opt->scale;
+        float scale = scale_of(j, b->row + r);
+        for (int64_t i = 0; i < each; i++) q[r * each + i] = from[i] * scale;
     }
 }
 

@@ -1,0 +1,73 @@
+// Llama 4, the text model: layers that rotate neighbouring pairs, norm each head's query and key
+// after that and see their own chunk of tokens, between layers without positions that see
+// everything and whose scores grow with the position.
+#include "models/family.h"
+
+static const struct decoder_names names = {
+    .embed = "model.embed_tokens",
+    .norm = "model.norm",
+    .head = "lm_head",
+    .layer = "model.layers.",
+    .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "post_attention_layernorm"},
+    .attention = {.q = "self_attn.q_proj",
+                  .k = "self_attn.k_proj",
+                  .v = "self_attn.v_proj",
+                  .o = "self_attn.o_proj"},
+    .mlp = {.gate = "feed_forward.gate_proj",
+            .up = "feed_forward.up_proj",
+            .down = "feed_forward.down_proj"},
+};
+
+// no_rope_layers holds a 1 for a layer that does rotate. An empty one means all but every fourth.
+static bool rotates(struct config *c, int64_t i, int64_t interval) {
+    if (!config_list(c, "no_rope_layers")) return (i + 1) % interval;
+    return config_list_int(c, "no_rope_layers", (size_t)i);
+}
+
+static void read_positions(struct config *c, struct decoder_spec *s) {
+    size_t listed = config_list(c, "no_rope_layers");
+    int64_t interval = config_dim(c, "no_rope_layer_interval", 4);
+    if (listed && listed < (size_t)s->layers)
+        config_fail(c, "no_rope_layers", "has fewer entries than num_hidden_layers (%lld)",
+                    (long long)s->layers);
+    int64_t chunk = config_dim(c, "attention_chunk_size", 8192);
+    bool norm = config_bool(c, "use_qk_norm", true);
+    float tuning = (float)config_number(c, "attn_scale", 0.1);
+    float floor = (float)config_number(c, "floor_scale", 8192);
+    if (!(floor > 0)) config_fail(c, "floor_scale", "must be above 0");
+    if (!config_bool(c, "attn_temperature_tuning", true)) tuning = 0;
+    for (int64_t i = 0; i < s->layers; i++) {
+        struct attention_spec *a = &s->layer[i].attention;
+        if (rotates(c, i, interval)) {
+            a->chunk = chunk;
+            a->qk_norm = norm ? QK_NORM_HEAD : QK_NORM_NONE;
+            a->norm_late = true;
+        } else {
+            a->rope = ROPE_NONE;
+            a->tuning = tuning;
+            a->tuning_floor = floor;
+        }
+    }
+}
+
+static void spec(struct config *c, struct decoder_spec *s) {
+    read_stack(c, s, 128);
+    read_norm(c, s, NORM_RMS, "rms_norm_eps", 1e-5);
+    read_biases(c, s);
+    if (!config_has(c, "tie_word_embeddings")) s->head = HEAD_OWN;
+    struct rope_config r;
+    rope_config_read(c, NULL, 500000.0, &r);
+    s->rope[add_rope(c, s, &r)].interleaved = true;
+    read_positions(c, s);
+    int64_t width = config_dim(c, "intermediate_size_mlp", 16384);
+    for (int64_t i = 0; i < s->layers; i++) s->layer[i].mlp.width = width;
+}
+
+const struct family family_llama4_text = {
+    .id = "llama4_text",
+    .name = "Llama 4 text",
+    .model_types = (const char *const[]){"llama4_text", NULL},
+    .kind = KIND_GENERATOR,
+    .spec = spec,
+    .layouts = (const struct decoder_names *const[]){&names, NULL},
+};

@@ -177,6 +177,15 @@ struct tensor add_to(struct context *c, struct tensor x, struct tensor y) {
     return x;
 }
 
+struct tensor copy_to(struct context *c, struct tensor to, struct tensor from) {
+    f32_rows(c, "copy_to", "to", to);
+    f32_rows(c, "copy_to", "from", from);
+    same_shape(c, "copy_to", to, from);
+    want(c, to.dims == 2, "copy_to: not matrices");
+    if (go(c)) ops(c)->copy_to(c, to, from);
+    return to;
+}
+
 struct tensor scale(struct context *c, struct tensor x, float by) {
     f32_rows(c, "scale", "x", x);
     want(c, x.dims == 2, "scale: x is not a matrix");

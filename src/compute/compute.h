@@ -103,6 +103,9 @@ struct tensor layer_norm(struct context *c, struct tensor x, struct tensor w, st
 // x [n, width] += y [n, width]; returns x.
 struct tensor add_to(struct context *c, struct tensor x, struct tensor y);
 
+// to [n, width] = from [n, width]; returns to.
+struct tensor copy_to(struct context *c, struct tensor to, struct tensor from);
+
 // x [n, width] *= by; returns x.
 struct tensor scale(struct context *c, struct tensor x, float by);
 // x [n, width] = cap * tanh(x / cap); returns x.

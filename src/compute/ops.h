@@ -23,6 +23,7 @@ struct ops {
     void (*layer_norm)(struct context *c, struct tensor y, struct tensor x, struct tensor w,
                        struct tensor b, float eps);
     void (*add_to)(struct context *c, struct tensor x, struct tensor y);
+    void (*copy_to)(struct context *c, struct tensor to, struct tensor from);
     void (*scale)(struct context *c, struct tensor x, float by);
     void (*soft_cap)(struct context *c, struct tensor x, float cap);
     void (*gather_rows)(struct context *c, struct tensor y, struct tensor x, struct tensor rows);

@@ -4,15 +4,16 @@ void attention_bind(struct attention *a, const struct attention_spec *spec, stru
                     int64_t hidden, const struct attention_names *names, struct binder *b) {
     a->spec = *spec;
     int64_t q_out = spec->heads * spec->width, kv_out = spec->kv_heads * spec->width;
-    if (names->qkv && (!names->q || bind_has(b, names->qkv))) {
-        bind_packed(b, names->qkv, 3, (const int64_t[]){q_out, kv_out, kv_out}, hidden,
-                    spec->qkv_bias, (struct weight *const[]){&a->q, &a->k, &a->v});
-    } else if (names->qkv_heads && (!names->q || bind_has(b, names->qkv_heads))) {
-        bind_matrix(b, names->qkv_heads, q_out + 2 * kv_out, hidden, spec->qkv_bias, &a->qkv);
+    bool bias = spec->qkv_bias;
+    if (names->qkv && !spec->borrows && (!names->q || bind_has(b, names->qkv))) {
+        bind_packed(b, names->qkv, 3, (const int64_t[]){q_out, kv_out, kv_out}, hidden, bias,
+                    (struct weight *const[]){&a->q, &a->k, &a->v});
+    } else if (names->qkv_heads && !spec->borrows && (!names->q || bind_has(b, names->qkv_heads))) {
+        bind_matrix(b, names->qkv_heads, q_out + 2 * kv_out, hidden, bias, &a->qkv);
     } else {
-        bind_matrix(b, names->q, q_out, hidden, spec->qkv_bias, &a->q);
-        bind_matrix(b, names->k, kv_out, hidden, spec->qkv_bias, &a->k);
-        bind_matrix(b, names->v, kv_out, hidden, spec->qkv_bias, &a->v);
+        bind_matrix(b, names->q, q_out, hidden, bias, &a->q);
+        if (!spec->borrows) bind_matrix(b, names->k, kv_out, hidden, bias, &a->k);
+        if (!spec->borrows) bind_matrix(b, names->v, kv_out, hidden, bias, &a->v);
     }
     bind_matrix(b, names->o, hidden, q_out, spec->o_bias, &a->o);
     if (spec->qk_norm == QK_NORM_NONE) return;
@@ -22,10 +23,11 @@ void attention_bind(struct attention *a, const struct attention_spec *spec, stru
 }
 
 int attention_weights(struct attention *a, struct weight *w[ATTENTION_WEIGHTS]) {
-    w[0] = &a->o;
-    w[1] = a->qkv.layout == WEIGHT_NONE ? &a->q : &a->qkv;
-    w[2] = &a->k, w[3] = &a->v;
-    return a->qkv.layout == WEIGHT_NONE ? 4 : 2;
+    struct weight *all[] = {&a->o, &a->q, &a->k, &a->v, &a->qkv};
+    int n = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i]->layout != WEIGHT_NONE) w[n++] = all[i];
+    return n;
 }
 
 bool attention_store(struct attention *a, struct store *s, const char *what, struct error *e) {
@@ -37,17 +39,22 @@ bool attention_store(struct attention *a, struct store *s, const char *what, str
 
 // y: q [n, heads * width], k and v [n, kv_heads * width]
 static void project(struct context *c, const struct attention *a, struct tensor x,
-                    struct tensor y[3]) {
-    if (a->qkv.layout == WEIGHT_NONE) {
-        linear_many(c, x, 3, (const struct weight *const[]){&a->q, &a->k, &a->v}, y);
-        return;
-    }
+                    const struct tensor lent[2], struct tensor y[3]) {
     const struct attention_spec *s = &a->spec;
-    int64_t queries = s->heads / s->kv_heads * s->width, period = queries + 2 * s->width;
-    struct tensor all = linear(c, x, &a->qkv);
-    y[0] = take_bands(c, all, period, 0, queries);
-    y[1] = take_bands(c, all, period, queries, s->width);
-    y[2] = take_bands(c, all, period, queries + s->width, s->width);
+    if (s->borrows) { // a copy of the keys, since rope turns them in place
+        y[0] = linear(c, x, &a->q);
+        y[1] = copy_to(c, scratch_tensor(c, DT_F32, 2, lent[0].n), lent[0]);
+        y[2] = lent[1];
+    } else if (a->qkv.layout == WEIGHT_NONE) {
+        linear_many(c, x, 3, (const struct weight *const[]){&a->q, &a->k, &a->v}, y);
+    } else {
+        int64_t queries = s->heads / s->kv_heads * s->width, period = queries + 2 * s->width;
+        struct tensor all = linear(c, x, &a->qkv);
+        y[0] = take_bands(c, all, period, 0, queries);
+        y[1] = take_bands(c, all, period, queries, s->width);
+        y[2] = take_bands(c, all, period, queries + s->width, s->width);
+    }
+    for (int i = 0; i < 2 && s->lends; i++) copy_to(c, lent[i], y[1 + i]);
 }
 
 static void norm_heads(struct context *c, const struct attention *a, struct tensor *q,
@@ -57,11 +64,11 @@ static void norm_heads(struct context *c, const struct attention *a, struct tens
 }
 
 struct tensor attention_forward(struct context *c, const struct attention *a, struct tensor x,
-                                const struct rows *rows, const struct kv *kv,
-                                const struct rope *r) {
+                                const struct rows *rows, const struct kv *kv, const struct rope *r,
+                                const struct tensor lent[2]) {
     const struct attention_spec *s = &a->spec;
     struct tensor y[3];
-    project(c, a, x, y);
+    project(c, a, x, lent, y);
     if (s->qk_norm == QK_NORM_WHOLE) {
         y[0] = norm_forward(c, &a->q_norm, y[0]);
         y[1] = norm_forward(c, &a->k_norm, y[1]);

@@ -20,7 +20,10 @@ struct attention_spec {
     int64_t chunk;              // a token sees those of its own chunk of so many; 0: all before it
     float tuning, tuning_floor; // of the scores by position, as in struct attention_options
     float scale;                // of q . k
-    float soft_cap;             // of the scores; 0: none
+    // Keys and values as projected, before norm and rope, can serve several layers (Hunyuan):
+    bool lends;     // this one's serve the next layers that borrow
+    bool borrows;   // it has none of its own
+    float soft_cap; // of the scores; 0: none
 };
 
 enum { ROPE_NONE = -1 };
@@ -48,8 +51,10 @@ enum { ATTENTION_WEIGHTS = 4 };
 int attention_weights(struct attention *a, struct weight *w[ATTENTION_WEIGHTS]);
 bool attention_store(struct attention *a, struct store *s, const char *what, struct error *e);
 
-// x [n, hidden], normed -> [n, hidden]. r NULL: no positions.
+// x [n, hidden], normed -> [n, hidden]. r NULL: no positions. lent: keys and values, each
+// [n, kv_heads * width], which a layer that lends writes and those that borrow read.
 struct tensor attention_forward(struct context *c, const struct attention *a, struct tensor x,
-                                const struct rows *rows, const struct kv *kv, const struct rope *r);
+                                const struct rows *rows, const struct kv *kv, const struct rope *r,
+                                const struct tensor lent[2]);
 
 #endif

@@ -196,14 +196,16 @@ static struct tensor norm_if(struct context *c, const struct layer_spec *spec,
 }
 
 static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, struct tensor h,
-                         const struct rows *rows, const struct layer_state *state) {
+                         const struct rows *rows, const struct layer_state *state,
+                         const struct tensor lent[2]) {
     const struct layer_spec *spec = &d->spec.layer[i];
     const struct layer *l = &d->layer[i];
     struct tensor y = h;
     switch (spec->mixer) {
     case MIXER_ATTENTION: {
         int r = spec->attention.rope;
-        y = attention_forward(c, &l->attention, h, rows, state->kv, r < 0 ? NULL : &d->rope[r]);
+        y = attention_forward(c, &l->attention, h, rows, state->kv, r < 0 ? NULL : &d->rope[r],
+                              lent);
         break;
     }
     }
@@ -221,12 +223,13 @@ static struct tensor feed(struct context *c, const struct layer_spec *spec, cons
 
 // x [n, hidden], the residual stream, takes layer i in.
 static void layer_forward(struct context *c, const struct decoder *d, int64_t i, struct tensor x,
-                          const struct rows *rows, const struct layer_state *state) {
+                          const struct rows *rows, const struct layer_state *state,
+                          const struct tensor lent[2]) {
     const struct layer_spec *spec = &d->spec.layer[i];
     const struct layer *l = &d->layer[i];
     size_t mark = scratch_mark(c);
     struct tensor h = norm_if(c, spec, l, NORM_MIXER, x);
-    struct tensor y = mix(c, d, i, h, rows, state);
+    struct tensor y = mix(c, d, i, h, rows, state, lent);
     if (spec->parallel) {
         if (spec->norms & 1 << NORM_FFN) h = norm_forward(c, &l->norm[NORM_FFN], x);
         struct tensor z = feed(c, spec, l, h);
@@ -240,13 +243,25 @@ static void layer_forward(struct context *c, const struct decoder *d, int64_t i,
     scratch_release(c, mark);
 }
 
+static bool lends(const struct layer_spec *l) {
+    return l->mixer == MIXER_ATTENTION && l->attention.lends;
+}
+
 struct tensor decoder_forward(struct context *c, const struct decoder *d, const struct rows *rows,
                               const struct layer_state *state, struct tensor wanted) {
     const struct decoder_spec *s = &d->spec;
     struct tensor x = embed(c, &d->embed, rows->ids);
     if (s->embed_scale != 0) scale(c, x, s->embed_scale);
     if (s->positions) add_to(c, x, embed(c, &d->positions, rows->pos));
-    for (int64_t i = 0; i < s->layers; i++) layer_forward(c, d, i, x, rows, &state[i]);
+    struct tensor lent[2] = {0};
+    for (int64_t i = 0; i < s->layers; i++) {
+        if (!lent[0].dims && lends(&s->layer[i])) {
+            const struct attention_spec *a = &s->layer[i].attention;
+            int64_t shape[] = {rows->n, a->kv_heads * a->width};
+            for (int k = 0; k < 2; k++) lent[k] = scratch_tensor(c, DT_F32, 2, shape);
+        }
+        layer_forward(c, d, i, x, rows, &state[i], lent);
+    }
     x = gather_rows(c, x, wanted);
     struct tensor logits = linear(c, norm_forward(c, &d->norm, x), &d->head);
     if (s->logit_scale != 0) scale(c, logits, s->logit_scale);

@@ -155,6 +155,12 @@ static void cpu_gather_rows(struct context *c, struct tensor y, struct tensor x,
                (size_t)y.n[1] * sizeof(float));
 }
 
+static void cpu_copy_to(struct context *c, struct tensor to, struct tensor from) {
+    (void)c;
+    for (int64_t i = 0; i < to.n[0]; i++)
+        memcpy(row_of(to, i), row_of(from, i), (size_t)to.n[1] * sizeof(float));
+}
+
 struct bands_job {
     struct tensor y, x;
     int64_t period, from, count;
@@ -302,6 +308,7 @@ static const struct ops cpu_ops = {
     .rms_norm = cpu_rms_norm,
     .layer_norm = cpu_layer_norm,
     .add_to = cpu_add_to,
+    .copy_to = cpu_copy_to,
     .scale = cpu_scale,
     .soft_cap = cpu_soft_cap,
     .gather_rows = cpu_gather_rows,

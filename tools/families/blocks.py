@@ -142,7 +142,7 @@ CASES["olmo2"] = dict(make=make, hf="Olmo2ForCausalLM", quantized=[], hf_args=di
 # llama4_text: where no_rope_layers is 1 (!) a layer rotates neighbouring pairs, then norms each head's query and key (no
 # weight), and sees its own chunk of attention_chunk_size tokens; the others have no positions, no norm, see everything, and
 # their queries are multiplied by 1 + attn_scale * ln(1 + floor((position + 1) / floor_scale)). An empty no_rope_layers: all
-# but every fourth rotate. low_freq_factor may equal high_freq_factor. mlx-lm norms in all layers.
+# but every fourth rotate. low_freq_factor may equal high_freq_factor.
 CASES["llama4_text"] = dict(make=make, hf="Llama4ForCausalLM", agree=False, hf_args=dict(seed=20), config=dict(
     ODD, architectures=["Llama4ForCausalLM"], model_type="llama4_text", attention_bias=False, attention_chunk_size=11,
     attention_dropout=0.0, attn_scale=0.3, attn_temperature_tuning=True, floor_scale=5, for_llm_compressor=False, head_dim=20,
@@ -150,8 +150,4 @@ CASES["llama4_text"] = dict(make=make, hf="Llama4ForCausalLM", agree=False, hf_a
     no_rope_layers=[1, 0, 1], num_experts_per_tok=0, num_hidden_layers=3, num_local_experts=0, output_router_logits=False,
     rms_norm_eps=1e-5, rope_theta=5000.0, rope_scaling={"factor": 16.0, "high_freq_factor": 1.0, "low_freq_factor": 1.0,
                                                         "original_max_position_embeddings": 32, "rope_type": "llama3"},
-    router_aux_loss_coef=0.001, router_jitter_noise=0.0, tie_word_embeddings=False, use_qk_norm=True), variants={
-    "even": dict(agree=True, only="quantized", hf_args=dict(seed=21), config=dict(
-        EVEN, intermediate_size_mlp=96, attention_chunk_size=32768, no_rope_layers=[1, 1], num_hidden_layers=2, head_dim=32,
-        rope_scaling=None, attn_temperature_tuning=False), quantized=[dict(Q4, seed=21)]),
-})
+    router_aux_loss_coef=0.001, router_jitter_noise=0.0, tie_word_embeddings=False, use_qk_norm=True), quantized=[])

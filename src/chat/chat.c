@@ -138,12 +138,23 @@ static bool load_json(struct chat *c, const char *dir, const char *name, struct 
     return !e->set;
 }
 
+static void add_built_in(struct chat *c, const char *dir, struct sv model_type) {
+    struct built_in b = built_in_chat(dir, model_type);
+    if (b.source) add_template(c, sv("default"), sv(b.source));
+    if (!b.coded) return;
+    c->at = mem_grow(c->at, &c->cap, c->n + 1, sizeof *c->at);
+    struct chat_template *t = &c->at[c->n++];
+    *t = (struct chat_template){.name = mem_text("default"), .coded = b.coded};
+    str_puts(&t->source, b.coded->source);
+}
+
 struct chat *chat_open(const char *dir, struct sv model_type, struct error *e) {
     struct chat *c = chat_new();
     c->thinks = sv_is(model_type, "gemma4_unified");
     bool ok = load_jinja_files(c, dir, e) && load_json(c, dir, "special_tokens_map.json", e) &&
               load_json(c, dir, "tokenizer_config.json", e) &&
               load_json(c, dir, "chat_template.json", e);
+    if (ok && !c->n) add_built_in(c, dir, model_type);
     if (ok) return c;
     chat_close(c);
     return NULL;
@@ -166,7 +177,7 @@ bool chat_usable(const struct chat_template *t, struct error *e) {
     if (!t)
         return fail(e, "this checkpoint has no chat template: send the prompt as plain text, or "
                        "give a template file");
-    if (t->compiled) return true;
+    if (t->compiled || t->coded) return true;
     return fail(e, "chat template \"%s\": %s", t->name, t->error.text);
 }
 

@@ -44,6 +44,10 @@ bool jinja_render_within(const struct jinja *t, struct json_object *context,
                          const struct jinja_limits *limits, struct str *out, bool *raised,
                          struct error *e);
 
+// Appends what Python's json.dumps(o, ensure_ascii=False) gives, or, canonical, with sorted keys
+// and without spaces. Under jinja_default_limits, so it can fail; out is as it was then.
+bool jinja_dumps(struct json_object *o, bool canonical, struct str *out, struct error *e);
+
 // Whether the template has a variable of that name: text, comments and members don't count.
 bool jinja_names(const struct jinja *t, struct sv name);
 // Whether it looks if that variable is missing: "not x is defined", "x is undefined".

@@ -49,7 +49,13 @@ static bool read_thinking(struct json_object *request, struct thinking *t, struc
 }
 
 static bool names(const struct chat_template *t, const char *variable) {
+    if (t && t->coded) return coded_knows(t->coded, variable);
     return t && t->compiled && jinja_names(t->compiled, sv(variable));
+}
+
+static bool wants_thinking(const struct chat_template *t) {
+    if (t && t->coded) return coded_knows(t->coded, "thinking");
+    return t && t->compiled && jinja_provides_for(t->compiled, sv("thinking"));
 }
 
 static bool has(struct json_object *o, const char *key) {
@@ -68,12 +74,22 @@ static void add_aliases(struct json_object *out, const struct chat_template *t,
                         struct json_object *given, bool asked) {
     struct json_object *on = json_at(out, "enable_thinking");
     if (!on) return;
-    if (t && t->compiled && jinja_provides_for(t->compiled, sv("thinking")))
-        add_alias(out, "thinking", on, given, asked);
+    if (wants_thinking(t)) add_alias(out, "thinking", on, given, asked);
     if (!json_object_get_boolean(on) || !names(t, "thinking_mode")) return;
     struct json_object *enabled = json_object_new_string("enabled");
     add_alias(out, "thinking_mode", enabled, given, asked);
     json_object_put(enabled);
+}
+
+// A chat rendered by code may have to tell the model of these.
+static void add_told(struct json_object *out, const struct coded *coded,
+                     struct json_object *request) {
+    static const char *const told[] = {"tool_choice", "response_format"};
+    for (int i = 0; i < 2; i++) {
+        struct json_object *v = json_at(request, told[i]);
+        if (v && coded_knows(coded, told[i]))
+            json_object_object_add(out, told[i], json_object_get(v));
+    }
 }
 
 struct json_object *chat_kwargs(const struct chat *c, bool tools, struct json_object *request,
@@ -93,6 +109,7 @@ struct json_object *chat_kwargs(const struct chat *c, bool tools, struct json_ob
     for (int i = 0; i < 2; i++)
         if (thinking.level && names(t, levels[i]))
             json_object_object_add(out, levels[i], json_object_get(thinking.level));
+    if (t && t->coded) add_told(out, t->coded, request);
     json_add_members(out, given);
     add_aliases(out, t, given, thinking.said || has(given, "enable_thinking"));
     return out;

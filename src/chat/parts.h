@@ -1,14 +1,17 @@
-// What the parts of chat/ share: a chat's templates, and which of them answers a request.
+// What the parts of chat/ share: a chat's templates (or what stands for one), and which of them
+// answers a request.
 #ifndef CHAT_PARTS_H
 #define CHAT_PARTS_H
 
 #include "chat/chat.h"
+#include "chat/coded.h"
 #include "chat/jinja.h"
 
 struct chat_template {
     char *name;
     struct str source;
-    struct jinja *compiled; // NULL: see error
+    const struct coded *coded; // NULL: a template
+    struct jinja *compiled;    // NULL: coded, or see error
     struct error error;
 };
 

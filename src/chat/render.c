@@ -204,20 +204,41 @@ void chat_prompt_free(struct chat_prompt *p) {
     *p = (struct chat_prompt){0};
 }
 
+static bool render_template(const struct chat *c, const struct chat_template *t,
+                            struct json_object *messages, const struct chat_options *opt,
+                            struct str *out, struct error *e) {
+    struct json_object *text = NULL;
+    if (opt->continue_final_message && !mark_last(messages, t, &text, e)) return false;
+    struct json_object *context = context_of(c, messages, opt);
+    bool ok = run(t, context, out, e) &&
+              (!opt->continue_final_message || cut_at_mark(out, json_text(text), e));
+    json_object_put(context);
+    json_object_put(text);
+    return ok;
+}
+
+static bool render_coded(const struct chat_template *t, struct json_object *messages,
+                         const struct chat_options *opt, struct chat_prompt *out, struct error *e) {
+    struct coded_call call = {
+        .messages = messages,
+        .tools = opt->tools,
+        .kwargs = opt->kwargs,
+        .generate = opt->add_generation_prompt,
+        .go_on = opt->continue_final_message,
+    };
+    return t->coded->render(&call, out, e);
+}
+
 bool chat_render(const struct chat *c, struct json_object *messages, const struct chat_options *opt,
                  struct chat_prompt *out, struct error *e) {
     const struct chat_template *t = chat_pick(c, opt->tools != NULL);
-    struct json_object *text = NULL, *normal = NULL, *context = NULL;
+    struct json_object *normal = NULL;
     bool ok = chat_usable(t, e) && check_options(opt, e) && (normal = normal_messages(messages, e));
-    if (ok && opt->continue_final_message) ok = mark_last(normal, t, &text, e);
-    if (ok) {
-        context = context_of(c, normal, opt);
-        ok = run(t, context, &out->text, e);
-    }
-    if (ok && opt->continue_final_message) ok = cut_at_mark(&out->text, json_text(text), e);
+    if (ok && t->coded)
+        ok = render_coded(t, normal, opt, out, e);
+    else if (ok)
+        ok = render_template(c, t, normal, opt, &out->text, e);
     if (!ok) chat_prompt_free(out);
-    json_object_put(context);
     json_object_put(normal);
-    json_object_put(text);
     return ok;
 }

@@ -90,3 +90,22 @@ bool jinja_render(const struct jinja *t, struct json_object *context, struct str
                   struct error *e) {
     return jinja_render_within(t, context, &jinja_default_limits, out, NULL, e);
 }
+
+static bool dump(struct vm *vm, struct json_object *o, const struct json_style *style) {
+    if (setjmp(vm->fail)) return false;
+    put_json(vm, json_value(vm, o), style, 0);
+    return true;
+}
+
+bool jinja_dumps(struct json_object *o, bool canonical, struct str *out, struct error *e) {
+    struct json_style style = {.sort = canonical, .item = sv(", "), .key = sv(": ")};
+    if (canonical) style.item = sv(","), style.key = sv(":");
+    struct vm *vm = mem_alloc(sizeof *vm);
+    *vm = (struct vm){
+        .limits = jinja_default_limits, .e = e, .line = 1, .out = out, .out_start = out->n};
+    bool ok = dump(vm, o, &style);
+    if (!ok) text_drop(vm, vm->out_start);
+    arena_free(&vm->arena);
+    free(vm);
+    return ok;
+}

@@ -288,6 +288,13 @@ struct v4 {
     size_t *result;      // [messages] the results of a turn, in the order of their calls
 };
 
+// Whether what a user says or a tool returns belongs to the turn before it.
+static bool goes_on(const struct v4 *v, bool tool) {
+    if (!v->n) return false;
+    struct turn last = v->turn[v->n - 1];
+    return is(last.role, "user") && (tool || !last.task.n);
+}
+
 static void split_turns(struct v4 *v) {
     const struct coded_call *call = v->w.call;
     size_t n = json_object_array_length(call->messages);
@@ -295,13 +302,12 @@ static void split_turns(struct v4 *v) {
     v->result = mem_array(n, sizeof *v->result);
     for (size_t i = 0; i < n; i++) {
         struct sv role = coded_role(call, i), task = json_text_at(coded_message(call, i), "task");
-        struct turn *last = v->n ? &v->turn[v->n - 1] : NULL;
         bool tool = is(role, "tool"), user = tool || is(role, "user");
-        if (user && last && is(last->role, "user") && (tool || !last->task.n)) {
-            last->to = i + 1;
-            continue;
-        }
-        v->turn[v->n++] = (struct turn){i, i + 1, user ? sv("user") : role, tool ? sv("") : task};
+        if (user && goes_on(v, tool))
+            v->turn[v->n - 1].to = i + 1;
+        else
+            v->turn[v->n++] =
+                (struct turn){i, i + 1, user ? sv("user") : role, tool ? sv("") : task};
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "chat/chat.h"
+#include "chat/reply.h"
 
 // The chat of an empty folder of that model_type.
 static struct chat *open_chat(const char *model_type) {
@@ -161,6 +162,34 @@ static void test_variables(void **state) {
     }
 }
 
+// Their sources say how replies are marked, and their prompts begin one.
+static void test_replies(void **state) {
+    static const char *const types[] = {"kimi_k3", "deepseek_v32", "deepseek_v4"};
+    (void)state;
+    struct error e = {0};
+    struct json_object *o = json_read(
+        sv("{\"generate\":true,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"), "line", &e);
+    struct json_object *off = json_read(sv("{\"thinking\":false}"), "off", &e);
+    for (size_t i = 0; i < 3; i++) {
+        struct chat *c = open_chat(types[i]);
+        struct reply_format format;
+        struct chat_prompt out = {0};
+        reply_format_of(chat_source(c, true), &format);
+        assert_true(format.styles > 0);
+        json_object_object_del(o, "kwargs");
+        assert_true(render(c, o, &out, &e));
+        assert_true(reply_opened_by(&format, str_sv(&out.text)));
+        chat_prompt_free(&out);
+        json_object_object_add(o, "kwargs", json_object_get(off));
+        assert_true(render(c, o, &out, &e));
+        assert_false(reply_opened_by(&format, str_sv(&out.text)));
+        chat_prompt_free(&out);
+        chat_close(c);
+    }
+    json_object_put(off);
+    json_object_put(o);
+}
+
 // Jina VLM's, from its description: no independent renderer ships.
 static void test_jina(void **state) {
     static const char *const rows[][2] = {
@@ -189,10 +218,9 @@ static void test_jina(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published),
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_variables),
-        cmocka_unit_test(test_jina),
+        cmocka_unit_test(test_published), cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_variables), cmocka_unit_test(test_jina),
+        cmocka_unit_test(test_replies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

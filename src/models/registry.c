@@ -5,7 +5,7 @@
 
 extern const struct family family_llama, family_mistral, family_qwen2, family_qwen3,
     family_iquestcoder, family_phi3, family_gpt_neox, family_gpt2, family_gemma2,
-    family_gemma3_text, family_cohere2, family_olmo2, family_llama4_text;
+    family_gemma3_text, family_cohere2, family_olmo2, family_llama4_text, family_hunyuan;
 
 static const struct family *const registry[] = {
     &family_llama,       //
@@ -21,6 +21,7 @@ static const struct family *const registry[] = {
     &family_cohere2,     //
     &family_olmo2,       //
     &family_llama4_text, //
+    &family_hunyuan,     //
 };
 
 const struct family *const *families(size_t *n) {

@@ -1,15 +1,23 @@
 #include "nn/mlp.h"
 
+static bool is_packed(const char *name, const struct mlp_names *names, const struct binder *b) {
+    return name && (!names->gate || bind_has(b, name));
+}
+
 void mlp_bind(struct mlp *m, const struct mlp_spec *spec, int64_t hidden,
               const struct mlp_names *names, struct binder *b) {
     m->spec = *spec;
-    bool packed = names->gate_up && (!names->gate || bind_has(b, names->gate_up));
-    if (packed)
-        bind_packed(b, names->gate_up, 2, (const int64_t[]){spec->width, spec->width}, hidden,
-                    spec->bias, (struct weight *const[]){&m->gate, &m->up});
-    if (!packed && !spec->plain)
-        bind_matrix(b, names->gate, spec->width, hidden, spec->bias, &m->gate);
-    if (!packed) bind_matrix(b, names->up, spec->width, hidden, spec->bias, &m->up);
+    const int64_t rows[] = {spec->width, spec->width};
+    if (is_packed(names->gate_up, names, b)) {
+        bind_packed(b, names->gate_up, 2, rows, hidden, spec->bias,
+                    (struct weight *const[]){&m->gate, &m->up});
+    } else if (is_packed(names->up_gate, names, b)) {
+        bind_packed(b, names->up_gate, 2, rows, hidden, spec->bias,
+                    (struct weight *const[]){&m->up, &m->gate});
+    } else {
+        if (!spec->plain) bind_matrix(b, names->gate, spec->width, hidden, spec->bias, &m->gate);
+        bind_matrix(b, names->up, spec->width, hidden, spec->bias, &m->up);
+    }
     bind_matrix(b, names->down, hidden, spec->width, spec->bias, &m->down);
 }
 

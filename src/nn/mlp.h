@@ -19,7 +19,8 @@ struct mlp {
 
 struct mlp_names {
     const char *gate, *up, *down;
-    const char *gate_up; // gate and up as one matrix, where it is there: all rows of gate, then up
+    // gate and up as one matrix, where it is there: all rows of gate, then up; or all of up first
+    const char *gate_up, *up_gate;
 };
 
 void mlp_bind(struct mlp *m, const struct mlp_spec *spec, int64_t hidden,

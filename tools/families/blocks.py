@@ -151,3 +151,30 @@ CASES["llama4_text"] = dict(make=make, hf="Llama4ForCausalLM", agree=False, hf_a
     rms_norm_eps=1e-5, rope_theta=5000.0, rope_scaling={"factor": 16.0, "high_freq_factor": 1.0, "low_freq_factor": 1.0,
                                                         "original_max_position_embeddings": 32, "rope_type": "llama3"},
     router_aux_loss_coef=0.001, router_jitter_noise=0.0, tie_word_embeddings=False, use_qk_norm=True), quantized=[])
+
+
+# hunyuan: with use_cla only layers with index % cla_share_factor == 0 have k_proj and v_proj; the next ones take that layer's k
+# and v as projected, and rotate and norm them with their own key_layernorm. Norms of q and k come after rope, whose theta is
+# multiplied by alpha^(d / (d - 2)) at any length ("dynamic"). fused (Hunyuan 7B): qkv_proj holds for each kv head its
+# queries, its key, its value; gate_and_up_proj is up, then gate.
+def hunyuan_fused(weights):
+    import mlx.core as mx
+    out = {}
+    for k, v in weights.items():
+        if "q_proj" in k:
+            q, key, value = (weights[k.replace("q_proj", n)].reshape(1, -1, 16, v.shape[1]) for n in ("q_proj", "k_proj", "v_proj"))
+            out[k.replace("q_proj", "qkv_proj")] = mx.concatenate([q, key, value], axis=1).reshape(-1, v.shape[1])
+        elif "mlp.up_proj" in k:
+            out[k.replace("up_proj", "gate_and_up_proj")] = mx.concatenate([v, weights[k.replace("up_proj", "gate_proj")]])
+        elif not any(n in k for n in ("k_proj", "v_proj", "mlp.gate_proj")):
+            out[k] = v
+    return out
+
+
+CASES["hunyuan"] = dict(make=make, publish=lambda w: w, quantized=[], mlx_args=dict(seed=22), config=dict(
+    ODD, architectures=["HunYuanForCausalLM"], model_type="hunyuan", attention_bias=False, attention_dropout=0.1, cla_share_factor=3,
+    hidden_act="silu", mlp_bias=False, moe_topk=1, num_experts=1, num_hidden_layers=4, num_shared_expert=1, intermediate_size=40,
+    rms_norm_eps=1e-5, rope_scaling={"alpha": 1000.0, "factor": 1.0, "type": "dynamic"}, rope_theta=10000.0, tie_word_embeddings=True,
+    use_cla=True, use_mixed_mlp_moe=False, use_qk_norm=True), variants={
+    "fused": dict(publish=hunyuan_fused, mlx_args=dict(seed=23), config=dict(use_cla=False, num_hidden_layers=2)),
+})

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     float inv_freq[32], scale;
     if (rope_config_read(c, NULL, 10000, &r)) rope_frequencies(&r, 64, inv_freq, &scale);
     if (rope_config_read(c, "full_attention", 10000, &r))
-        rope_frequencies(&r, 64, inv_freq, &scale);
+        rope_frequencies(&r, 64, inv_freq, &scale), rope_long_frequencies(&r, 64, inv_freq);
     read_keys(c);
     struct config *text = config_child(c, "text_config");
     if (text) read_keys(text);

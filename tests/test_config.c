@@ -167,6 +167,15 @@ static void test_unread_keys(void **state) {
     config_close(c);
 }
 
+static void check_frequencies(size_t row, struct json_object *want, const float *got, int64_t n) {
+    assert_int_equal(json_object_array_length(want), n);
+    for (int64_t k = 0; k < n; k++) {
+        double w = json_object_get_double(json_object_array_get_idx(want, (size_t)k));
+        if (!(fabs(got[k] - w) <= 3e-7 * w))
+            fail_msg("case %zu, pair %d: %.9g, not %.9g", row, (int)k, got[k], w);
+    }
+}
+
 // Every case of rope.json: the frequencies that transformers computes from this config.
 static void test_rope_values(void **state) {
     (void)state;
@@ -179,15 +188,14 @@ static void test_rope_values(void **state) {
         struct rope_config r;
         if (!rope_config_read(c, NULL, 10000, &r)) config_ok(c, &e), fail_msg("%s", e.text);
         int64_t dim = (int64_t)((double)config_dim(c, "head_dim", 0) * r.partial);
-        struct json_object *want = json_at(row, "inv_freq");
-        assert_int_equal(json_object_array_length(want), dim / 2);
         float inv_freq[128], scale;
         rope_frequencies(&r, dim, inv_freq, &scale);
         assert_true(fabs(scale - json_number_at(row, "scale", 0)) < 1e-6);
-        for (int64_t k = 0; k < dim / 2; k++) {
-            double w = json_object_get_double(json_object_array_get_idx(want, (size_t)k));
-            if (!(fabs(inv_freq[k] - w) <= 3e-7 * w))
-                fail_msg("case %zu, pair %d: %.9g, not %.9g", i, (int)k, inv_freq[k], w);
+        check_frequencies(i, json_at(row, "inv_freq"), inv_freq, dim / 2);
+        assert_int_equal(r.kind == ROPE_LONG, json_at(row, "long_inv_freq") != NULL);
+        if (r.kind == ROPE_LONG) {
+            rope_long_frequencies(&r, dim, inv_freq);
+            check_frequencies(i, json_at(row, "long_inv_freq"), inv_freq, dim / 2);
         }
         assert_true(config_check_unread(c, &e));
         config_close(c);

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "checkpoint/store.h"
 #include "checkpoint/weights.h"
 
 static char dir[] = "/tmp/mlxcel-weights-XXXXXX";
@@ -254,6 +255,43 @@ static void test_rename(void **state) {
     free(at);
 }
 
+// A matrix published as [in, out] is checked as such, cut by outputs, and turned when it is stored.
+static void test_transposed(void **state) {
+    (void)state;
+    enum { IN = 3, OUT = 70 };
+    char *at = fresh("transposed");
+    uint16_t half[IN * OUT];
+    float full[IN * OUT], bias[OUT];
+    for (int i = 0; i < IN * OUT; i++) half[i] = (uint16_t)i, full[i] = (float)i;
+    for (int i = 0; i < OUT; i++) bias[i] = (float)i;
+    struct st_tensor t[] = {{.name = "p.weight", .t = tensor_2d(DT_BF16, IN, OUT, half)},
+                            {.name = "p.bias", .t = tensor_1d(DT_F32, OUT, bias)},
+                            {.name = "q.weight", .t = tensor_2d(DT_F32, IN, OUT, full)}};
+    put(at, "model.safetensors", t, 3);
+    struct weights *w = open_ok(at);
+    struct error e = {0}, shape = {0};
+    struct weight p, q;
+    assert_false(weights_matrix_transposed(w, "p", IN, OUT, false, &p, &shape));
+    assert_true(weights_matrix_transposed(w, "p", OUT, IN, true, &p, &e));
+    assert_true(weights_matrix_transposed(w, "q", OUT, IN, false, &q, &e));
+    struct weight rows = weight_rows(&p, 2, 66);
+    struct device *dev = device_open("cpu", &(struct device_options){1, ISA_PLAIN}, &e);
+    struct store s;
+    store_open(&s, dev);
+    assert_true(store_weight(&s, &rows, "p", &e) && store_weight(&s, &q, "q", &e));
+    assert_true(rows.out == 66 && !rows.transposed && ((float *)rows.bias.data)[0] == 2);
+    for (int o = 0; o < OUT; o++)
+        for (int i = 0; i < IN; i++) {
+            assert_true(((float *)q.data.data)[o * IN + i] == full[i * OUT + o]);
+            if (o < 66)
+                assert_int_equal(((uint16_t *)rows.data.data)[o * IN + i], half[i * OUT + o + 2]);
+        }
+    store_close(&s);
+    device_close(dev);
+    weights_close(w);
+    free(at);
+}
+
 // The packed shapes alone are ambiguous: `in` decides what they mean.
 static void test_affine_from_shapes(void **state) {
     (void)state;
@@ -399,6 +437,7 @@ int main(void) {
         cmocka_unit_test(test_vectors_and_dense),
         cmocka_unit_test(test_unwanted_bias_is_reported),
         cmocka_unit_test(test_rename),
+        cmocka_unit_test(test_transposed),
         cmocka_unit_test(test_affine_from_shapes),
         cmocka_unit_test(test_affine_is_what_mlx_means),
         cmocka_unit_test(test_unaligned_is_copied),

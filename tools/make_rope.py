@@ -27,6 +27,7 @@ torch = types.ModuleType("torch")
 torch.arange, torch.where, torch.int64, torch.float, torch.float32 = arange, np.where, np.int64, np.float32, np.float32
 torch.clamp = lambda a, low, high: np.clip(a, np.float32(low), np.float32(high))
 torch.Tensor = Tensor
+torch.tensor = lambda a, dtype, device: np.array(a, dtype).view(Tensor)
 sys.modules["torch"] = torch
 package = types.ModuleType("package")
 package.__path__ = []
@@ -60,6 +61,11 @@ CASES = [
     {"rope_theta": 10000.0, "max_position_embeddings": 128, "rope_scaling": {
         "type": "yarn", "factor": 2.0, "attention_factor": 1.25}},
     {"rope_theta": 10000.0, "partial_rotary_factor": 0.25, "head_dim": 96, "rope_scaling": {"type": "linear", "factor": 3}},
+    {"rope_theta": 10000.0, "head_dim": 12, "max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "rope_scaling": {
+        "type": "longrope", "short_factor": [1.0, 1.02, 1.3, 1.5, 2.0, 2.5], "long_factor": [1.1, 1.3, 4.0, 9.5, 20.0, 64.25]}},
+    {"rope_theta": 500000.0, "head_dim": 16, "partial_rotary_factor": 0.75, "max_position_embeddings": 128, "rope_parameters": {
+        "rope_type": "longrope", "original_max_position_embeddings": 32, "factor": 7.0, "attention_factor": 1.19,
+        "short_factor": [1, 1, 1, 1.5, 2, 2], "long_factor": [1.1, 1.3, 4, 9.5, 20, 64]}},
 ]
 
 rows = []
@@ -71,13 +77,18 @@ for case in CASES:
     kind = params.get("rope_type", params.get("type", "default"))
     params.setdefault("rope_theta", case.get("rope_theta"))
     params.setdefault("partial_rotary_factor", case.get("partial_rotary_factor", 1.0))
-    params.setdefault("original_max_position_embeddings", config.max_position_embeddings)
+    params.setdefault("original_max_position_embeddings",
+                      case.get("original_max_position_embeddings", config.max_position_embeddings))
     if kind == "default":  # the models compute it themselves: the linear kind with factor 1 is the same
         kind, params["factor"] = "linear", 1.0
     config.rope_parameters = params
     inv_freq, scale = rope.ROPE_INIT_FUNCTIONS[kind](config)
     assert np.asarray(inv_freq).dtype == np.float32
+    longer = {}
+    if kind == "longrope":  # of sequences that are longer than the original context
+        v, _ = rope.ROPE_INIT_FUNCTIONS[kind](config, seq_len=params["original_max_position_embeddings"] + 1)
+        longer = {"long_inv_freq": [float(f"{x:.9g}") for x in v]}
     rows.append({"config": {"head_dim": config.head_dim, "max_position_embeddings": config.max_position_embeddings, **case},
-                 "inv_freq": [float(f"{v:.9g}") for v in inv_freq], "scale": float(scale)})
+                 "inv_freq": [float(f"{v:.9g}") for v in inv_freq], "scale": float(scale), **longer})
 out = Path(__file__).resolve().parent.parent / "tests/fixtures/rope.json"
 out.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")

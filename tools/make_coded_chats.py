@@ -120,9 +120,12 @@ def parsed(messages):
 
 
 def kimi(f, template, messages, tools=None, generate=True, **kwargs):
-    seen = {k: v for k, v in kwargs.items()}
-    if "reasoning_effort" in seen:
-        seen["thinking_effort"] = seen.pop("reasoning_effort")
+    seen = dict(kwargs)
+    effort = seen.pop("reasoning_effort", None)
+    if effort == "none":
+        seen["thinking"] = False
+    elif effort:
+        seen["thinking_effort"] = effort
     if "enable_thinking" in seen:
         seen["thinking"] = seen.pop("enable_thinking")
     text = template.render(messages=shielded(parsed(messages)), tools=tools,
@@ -137,6 +140,7 @@ def kimi_k3(f, source):
         kimi(f, template, messages)
         kimi(f, template, messages, thinking=False)
     kimi(f, template, TALKS["calls"], [SEARCH, CLOCK], generate=False, reasoning_effort="low")
+    kimi(f, template, TALKS["answered"], reasoning_effort="none")
     kimi(f, template, TALKS["one"], [SEARCH], enable_thinking=True, thinking_effort="high",
          tool_choice="required")
     kimi(f, template, TALKS["one"], [], tool_choice="none", response_format={"type": "json_object"})
@@ -244,7 +248,10 @@ def deepseek_v4(f, path, tests):
     make(TALKS["one"], reasoning_effort="high")
     make(TALKS["one"], [SEARCH], reasoning_effort="max")
     make(TALKS["one"], reasoning_effort="max", thinking=False)
+    line(f, "deepseek_v4", TALKS["answered"], encode(TALKS["answered"], thinking_mode="chat"),
+         kwargs={"reasoning_effort": "none"}, generate=True)
     make(TALKS["system"], drop_thinking=False)
+    make([user("a", task="title"), bot("Title")])
     make([dev, bot("x", "y"), user("z")])
     make([dev, bot("x", "y"), user("z")], thinking=False)
     make([dev, bot("x", "y"), user("z")], [CLOCK])

@@ -71,6 +71,22 @@ static void one_model(void **state) {
     expect_text(CHAT "/", "{" HI ",\"temperature\":0}", GREETING, "stop");
 }
 
+// The second time all but the last page of the prompt is there, and usage says so.
+static void cached(void **state) {
+    struct answer a;
+    (void)state;
+    for (int64_t want = 0; want <= 64; want += 64) {
+        post(&main_server, &a, TEXT,
+             "{\"prompt\":\"It is said of long beginnings that whoever has read them once need "
+             "not read them again.\",\"max_tokens\":2}");
+        struct json_object *o = json_of(str_sv(&a.body));
+        struct json_object *details = json_at(json_at(o, "usage"), "prompt_tokens_details");
+        assert_int_equal(json_int_at(details, "cached_tokens", -1), want);
+        json_object_put(o);
+        answer_free(&a);
+    }
+}
+
 static void chat(void **state) {
     struct answer a;
     (void)state;
@@ -88,7 +104,8 @@ static void chat(void **state) {
         "\"system_fingerprint\":\"mlxcel-" MLXCEL_VERSION "\",\"choices\":[{\"index\":0,"
         "\"message\":{\"role\":\"assistant\",\"content\":\"" GREETING "\"},\"logprobs\":null,"
         "\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":21,"
-        "\"completion_tokens\":13,\"total_tokens\":34}}",
+        "\"completion_tokens\":13,\"total_tokens\":34,"
+        "\"prompt_tokens_details\":{\"cached_tokens\":0}}}",
         (int)id.n, id.p, (long long)json_int_at(o, "created", 0));
     assert_string_equal(a.body.p, want.p);
     str_free(&want);
@@ -231,7 +248,7 @@ static void expect_stream(struct sv body, bool is_chat, bool usage, const char *
     expect_choice(&s, is_chat ? "\"delta\":{}" : "\"text\":\"\"", finish);
     if (usage)
         expect_event(&s, "\"choices\":[],\"usage\":{\"prompt_tokens\":21,\"completion_tokens\":13,"
-                         "\"total_tokens\":34}");
+                         "\"total_tokens\":34,\"prompt_tokens_details\":{\"cached_tokens\":0}}");
     assert_true(sv_is(s.left, "data: [DONE]\n\n"));
 }
 
@@ -431,6 +448,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(health_and_models),
         cmocka_unit_test(one_model),
+        cmocka_unit_test(cached),
         cmocka_unit_test(chat),
         cmocka_unit_test(prompts),
         cmocka_unit_test(limits_and_stops),

@@ -73,7 +73,12 @@ static void add_text(struct str *s, const struct report *r) {
     add_bytes(s, i->state_bytes);
     str_puts(s, " (");
     add_bytes(s, i->state_bytes_per_token);
-    str_puts(s, " a token)\n");
+    str_puts(s, " a token");
+    if (i->fixed_bytes) {
+        str_puts(s, ", recurrent state ");
+        add_bytes(s, i->fixed_bytes);
+    }
+    str_puts(s, ")\n");
     add_line(s, "scratch", i->scratch_bytes);
     str_printf(s, "%-14s", "in all");
     add_bytes(s, r->needed);
@@ -117,6 +122,7 @@ static void add_json(struct str *s, const struct report *r) {
     add_name(s, "device", i->device);
     add_int(s, "weights_bytes", (int64_t)i->weight_bytes);
     add_int(s, "kv_cache_bytes", (int64_t)i->state_bytes);
+    add_int(s, "recurrent_bytes", (int64_t)i->fixed_bytes);
     add_int(s, "kv_cache_bytes_per_token", (int64_t)i->state_bytes_per_token);
     add_int(s, "scratch_bytes", (int64_t)i->scratch_bytes);
     add_int(s, "total_bytes", (int64_t)r->needed);

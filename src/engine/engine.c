@@ -164,7 +164,7 @@ static int64_t choose_tokens(const struct engine *e, int64_t context) {
     if (p.tokens < all)
         log_say(LOG_WARN,
                 "the cache is cut from %lld to %lld tokens, which is what memory holds: %lld "
-                "sequences share it (--ctx-size)",
+                "sequences share it (--cache-tokens, --ctx-size)",
                 (long long)all, (long long)p.tokens, (long long)p.sequences);
     return p.tokens;
 }

@@ -187,8 +187,10 @@ static void add_finish(struct str *s, const struct completion *c) {
 
 static void add_usage(struct str *s, const struct completion *c) {
     str_printf(s,
-               ",\"usage\":{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu}",
-               c->ask.prompt.ids.n, c->tokens, c->ask.prompt.ids.n + c->tokens);
+               ",\"usage\":{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu,"
+               "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
+               c->ask.prompt.ids.n, c->tokens, c->ask.prompt.ids.n + c->tokens,
+               (long long)job_cached(c->job));
 }
 
 // "name":"text"

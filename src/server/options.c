@@ -28,6 +28,13 @@ static const struct arg engine_args[] = {
     {"-c --ctx-size", ARG_INT, "N", "LLAMA_ARG_CTX_SIZE", "0", 0, 1e9,
      "tokens of prompts and answers, shared evenly by the --parallel answers, of which each has at "
      "least 512; 0: for each what the model was made for, or less if memory asks"},
+    {"--cache-tokens", ARG_INT, "N", NULL, "0", 0, 1e9,
+     "tokens that the caches hold of all answers, and of earlier ones, together; answers that need "
+     "more wait. At least one answer's context; 0: of each answer its context, or less if memory "
+     "asks"},
+    {"--cache-snapshots", ARG_INT, "N", NULL, "0", 0, 65536,
+     "copies of recurrent state that are kept, of models that have it, for prompts that begin like "
+     "an earlier one; 0: two for each answer, and two"},
     {"-t --threads", ARG_INT, "N", "LLAMA_ARG_THREADS", "0", -1, 4096,
      "CPU threads of the engine; 0 or less: one a physical core"},
     {"-b --batch-size", ARG_INT, "N", "LLAMA_ARG_BATCH LLAMA_ARG_BATCH_SIZE", "512", 1, 65536,
@@ -197,6 +204,8 @@ static void read_engine(struct engine_options *opt, const struct args *a) {
         .context = context,
         .sequences = sequences,
         .batch = args_int(a, "batch-size"),
+        .tokens = args_int(a, "cache-tokens"),
+        .snapshots = args_int(a, "cache-snapshots"),
     };
 }
 

@@ -32,6 +32,7 @@ struct job {
     int64_t number;      // in the engine; 0: not there yet
     bool cancel, closed; // closed: nobody waits for it
     struct ids ids;      // not taken yet
+    int64_t cached;
     enum finish finish;
 };
 
@@ -86,6 +87,7 @@ static void deliver(struct worker *w) {
         struct job *j = w->jobs;
         while (j && j->number != event.request) j = j->next;
         if (!j) continue;
+        j->cached = event.cached;
         if (event.id >= 0) ids_push(&j->ids, event.id);
         if (event.finish != FINISH_NOT)
             end_job(w, j, event.finish);
@@ -226,6 +228,13 @@ enum finish job_wait(struct job *j, int ms, struct ids *out) {
     enum finish f = j->finish;
     pthread_mutex_unlock(&j->worker->lock);
     return f;
+}
+
+int64_t job_cached(struct job *j) {
+    pthread_mutex_lock(&j->worker->lock);
+    int64_t cached = j->cached;
+    pthread_mutex_unlock(&j->worker->lock);
+    return cached;
 }
 
 void job_cancel(struct job *j) {

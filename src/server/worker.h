@@ -35,6 +35,8 @@ struct job *worker_submit(struct worker *w, const struct request *r, bool *full)
 // some. When the result is FINISH_STOP, the last id of out is the stop id. FINISH_CANCELLED without
 // job_cancel: the worker stopped or failed.
 enum finish job_wait(struct job *j, int ms, struct ids *out);
+// Tokens of the prompt that the caches held; known once ids came.
+int64_t job_cached(struct job *j);
 void job_cancel(struct job *j);
 void job_close(struct job *j); // cancels it if it runs; NULL is fine
 

@@ -10,6 +10,7 @@ struct scene {
     float soft_cap;
     enum dtype type;
     int64_t length[SEQS]; // tokens of each sequence; all are computed
+    bool sinks;
 };
 
 struct world {
@@ -18,6 +19,7 @@ struct world {
     int32_t *seq, *index;          // of each row, sequences interleaved in chunks
     int64_t *row[SEQS];            // of each token
     float *q, *k, *v;              // of each row
+    float *sinks;                  // of each head
     double *k_rounded, *v_rounded; // what the cache keeps
     struct kv kv;
     float *y; // all rows in one step
@@ -58,6 +60,8 @@ static void world_open(struct world *w, const struct scene *s, struct machine *m
     w->q = noise_array(total * s->heads * s->k_width);
     w->k = noise_array(total * s->kv_heads * s->k_width);
     w->v = noise_array(total * s->kv_heads * s->v_width);
+    w->sinks = noise_array(s->heads);
+    for (int64_t h = 0; h < s->heads; h++) w->sinks[h] *= 4;
     w->k_rounded = rounded(s->type, w->k, total * s->kv_heads * s->k_width);
     w->v_rounded = rounded(s->type, w->v, total * s->kv_heads * s->v_width);
 
@@ -82,7 +86,7 @@ static void world_open(struct world *w, const struct scene *s, struct machine *m
 
 static void world_close(struct world *w) {
     free(w->seq), free(w->index), free(w->q), free(w->k), free(w->v);
-    free(w->k_rounded), free(w->v_rounded), free(w->y);
+    free(w->k_rounded), free(w->v_rounded), free(w->y), free(w->sinks);
     for (int q = 0; q < SEQS; q++) free(w->row[q]);
 }
 
@@ -105,6 +109,7 @@ static float *world_step(struct world *w, struct machine *m, int64_t from, int64
     if (write) kv_write(&m->c, &w->kv, &rows, k, v);
     struct attention_options opt = {
         .scale = 1.0f / sqrtf((float)s->k_width), .window = s->window, .soft_cap = s->soft_cap};
+    if (s->sinks) opt.sinks = put_f32(m, w->sinks, 1, &s->heads);
     float *y = get(m, attention(&m->c, q, &w->kv, &rows, &opt));
     scratch_release(&m->c, mark);
     while (m->count > held) device_free(m->dev, m->held[--m->count]);
@@ -115,7 +120,7 @@ static void reference_row(const struct world *w, int64_t row, int64_t head, doub
     const struct scene *s = w->s;
     int64_t last = w->index[row], kv_head = head / (s->heads / s->kv_heads);
     int64_t first = s->window && last >= s->window ? last - s->window + 1 : 0;
-    double total = 0;
+    double total = s->sinks ? exp((double)w->sinks[head]) : 0;
     memset(out, 0, (size_t)s->v_width * sizeof *out);
     for (int64_t t = first; t <= last; t++) {
         int64_t at = w->row[w->seq[row]][t] * s->kv_heads + kv_head;
@@ -156,16 +161,16 @@ static void expect_step(struct world *w, struct machine *m, int64_t from, int64_
 }
 
 static const struct scene scenes[] = {
-    {1, 1, 16, 16, 16, 0, 0, DT_F32, {1, 2, 3, 40}},
-    {9, 3, 64, 64, 32, 0, 0, DT_F16, {33, 7, 70, 1}},
-    {8, 2, 33, 20, 5, 0, 0, DT_BF16, {31, 17, 2, 9}},
-    {7, 7, 7, 5, 1, 4, 0, DT_F32, {12, 3, 5, 8}},
-    {4, 1, 128, 96, 64, 33, 0, DT_F16, {150, 64, 65, 3}},
-    {6, 2, 80, 80, 100, 7, 0, DT_BF16, {130, 5, 101, 12}},
-    {5, 5, 64, 128, 16, 1, 0, DT_F32, {40, 1, 16, 17}},
-    {6, 2, 48, 48, 20, 9, 1.5f, DT_F16, {70, 5, 41, 2}},
-    {3, 3, 17, 17, 33, 0, 0.25f, DT_F32, {45, 3, 34, 1}},
-    {32, 1, 24, 24, 128, 0, 0, DT_F16, {90, 20, 1, 5}},
+    {1, 1, 16, 16, 16, 0, 0, DT_F32, {1, 2, 3, 40}, false},
+    {9, 3, 64, 64, 32, 0, 0, DT_F16, {33, 7, 70, 1}, true},
+    {8, 2, 33, 20, 5, 0, 0, DT_BF16, {31, 17, 2, 9}, false},
+    {7, 7, 7, 5, 1, 4, 0, DT_F32, {12, 3, 5, 8}, true},
+    {4, 1, 128, 96, 64, 33, 0, DT_F16, {150, 64, 65, 3}, false},
+    {6, 2, 80, 80, 100, 7, 0, DT_BF16, {130, 5, 101, 12}, true},
+    {5, 5, 64, 128, 16, 1, 0, DT_F32, {40, 1, 16, 17}, false},
+    {6, 2, 48, 48, 20, 9, 1.5f, DT_F16, {70, 5, 41, 2}, true},
+    {3, 3, 17, 17, 33, 0, 0.25f, DT_F32, {45, 3, 34, 1}, false},
+    {32, 1, 24, 24, 128, 0, 0, DT_F16, {90, 20, 1, 5}, true},
 };
 
 static void check_attention(struct machine *m) {
@@ -208,8 +213,8 @@ static void test_attention(void **state) {
 
 // Long sequences, whose spans of keys are split over threads when rows are few.
 static void check_long(struct machine *m) {
-    static const struct scene s[] = {{2, 1, 16, 16, 48, 0, 0, DT_F16, {2100, 1, 30, 3}},
-                                     {1, 1, 8, 16, 64, 1100, 0, DT_F32, {1300, 1, 1, 1}}};
+    static const struct scene s[] = {{2, 1, 16, 16, 48, 0, 0, DT_F16, {2100, 1, 30, 3}, false},
+                                     {1, 1, 8, 16, 64, 1100, 0, DT_F32, {1300, 1, 1, 1}, true}};
     for (int i = 0; i < 2; i++) {
         struct world w;
         world_open(&w, &s[i], m);

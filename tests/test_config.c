@@ -156,7 +156,9 @@ static void test_unread_keys(void **state) {
     unread("{\"text_config\": {\"attn_logit_softcapping\": 50.0}}",
            "\"text_config.attn_logit_softcapping\" is 50.0");
     unread("{\"quantization_config\": {\"quant_method\": \"gptq\"}}", "gptq");
-    unread("{\"quantization\": {\"mode\": \"mxfp4\", \"bits\": 4}}", "mxfp4");
+    unread("{\"quantization\": {\"mode\": \"nvfp4\", \"bits\": 4}}", "nvfp4");
+    unread("{\"quantization\": {\"mode\": \"mxfp4\", \"bits\": 4}}", NULL);
+    unread("{\"quantization_config\": {\"quant_method\": \"mxfp4\"}}", NULL);
     unread("{\"quantization\": {\"group_size\": 64, \"bits\": 4},"
            " \"quantization_config\": {\"group_size\": 64, \"bits\": 4}}",
            NULL);

@@ -1,101 +1,10 @@
 // Every op but attention (test_attention.c) of every backend and instruction set that this machine
 // has, over odd shapes and all types, against references in double precision written here; and the
 // promise that a row's bits do not depend on what else is in the batch or on the threads.
-#include "machine.h"
+#include "matrix.h"
 
 #include "base/file.h"
 #include "checkpoint/safetensors.h"
-
-// --- weights -------------------------------------------------------------------------------------
-
-struct layout {
-    enum weight_layout kind;
-    enum dtype type; // of dense data, or of scales and biases
-    int bits, group;
-};
-
-struct matrix {
-    struct weight w;
-    double *value;  // [out, in]
-    double *spread; // |scale (code - 2^(bits - 1))|: what rounding of x is multiplied by
-    double *size;   // |scale code| + |bias|: what f32 arithmetic rounds
-};
-
-static void matrix_free(struct matrix *m) {
-    free(m->value);
-    free(m->spread);
-    free(m->size);
-}
-
-static struct matrix dense_matrix(struct machine *m, enum dtype type, int64_t out, int64_t in) {
-    int64_t n = out * in;
-    struct matrix a = {.value = mem_array((size_t)n, 8)};
-    a.spread = mem_array((size_t)n, 8);
-    a.size = mem_array((size_t)n, 8);
-    for (int64_t i = 0; i < n; i++) a.value[i] = noise();
-    void *data = round_to(type, a.value, n, a.value);
-    for (int64_t i = 0; i < n; i++) a.size[i] = fabs(a.value[i]);
-    a.w = (struct weight){.layout = WEIGHT_DENSE, .out = out, .in = in};
-    a.w.data = tensor_2d(type, out, in, put(m, data, (size_t)n * dtype_size(type)));
-    free(data);
-    return a;
-}
-
-static struct matrix affine_matrix(struct machine *m, const struct layout *l, int64_t out,
-                                   int64_t in) {
-    int64_t n = out * in, groups = n / l->group, words = in * l->bits / 32;
-    struct matrix a = {.value = mem_array((size_t)n, 8)};
-    a.spread = mem_array((size_t)n, 8);
-    a.size = mem_array((size_t)n, 8);
-    double *scale = mem_array((size_t)groups, 8), *bias = mem_array((size_t)groups, 8);
-    uint32_t *codes = mem_array((size_t)(out * words), 4);
-    for (int64_t g = 0; g < groups; g++) {
-        scale[g] = (g % 7 == 3 ? -1 : 1) * (0.5 + uniform()) / (1 << (l->bits - 1));
-        bias[g] = -scale[g] * (1 << (l->bits - 1)) * (0.8 + 0.4 * uniform());
-    }
-    void *scales = round_to(l->type, scale, groups, scale);
-    void *biases = round_to(l->type, bias, groups, bias);
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t code = random_bits() & ((1u << l->bits) - 1);
-        for (int b = 0; b < l->bits; b++) {
-            int64_t bit = i % in * l->bits + b;
-            codes[i / in * words + bit / 32] |= (code >> b & 1) << (bit & 31);
-        }
-        double s = scale[i / l->group], c = bias[i / l->group];
-        a.value[i] = s * code + c;
-        a.spread[i] = fabs(s * (code - (double)(1 << (l->bits - 1))));
-        a.size[i] = fabs(s * code) + fabs(c);
-    }
-    int64_t each = in / l->group;
-    size_t bytes = (size_t)groups * dtype_size(l->type);
-    a.w = (struct weight){WEIGHT_AFFINE, out, in, l->bits, l->group, .bias = {0}};
-    a.w.data = tensor_2d(DT_U32, out, words, put(m, codes, (size_t)(out * words) * 4));
-    a.w.scales = tensor_2d(l->type, out, each, put(m, scales, bytes));
-    a.w.biases = tensor_2d(l->type, out, each, put(m, biases, bytes));
-    free(scale), free(bias), free(scales), free(biases), free(codes);
-    return a;
-}
-
-static struct matrix make_matrix(struct machine *m, const struct layout *l, int64_t out,
-                                 int64_t in) {
-    return l->kind == WEIGHT_DENSE ? dense_matrix(m, l->type, out, in)
-                                   : affine_matrix(m, l, out, in);
-}
-
-static const struct layout layouts[] = {
-    {WEIGHT_DENSE, DT_F32, 0, 0},     {WEIGHT_DENSE, DT_F16, 0, 0},
-    {WEIGHT_DENSE, DT_BF16, 0, 0},    {WEIGHT_AFFINE, DT_F16, 4, 32},
-    {WEIGHT_AFFINE, DT_BF16, 4, 64},  {WEIGHT_AFFINE, DT_F32, 4, 128},
-    {WEIGHT_AFFINE, DT_F16, 8, 32},   {WEIGHT_AFFINE, DT_BF16, 8, 64},
-    {WEIGHT_AFFINE, DT_F32, 8, 128},  {WEIGHT_AFFINE, DT_F16, 2, 32},
-    {WEIGHT_AFFINE, DT_BF16, 3, 64},  {WEIGHT_AFFINE, DT_F16, 5, 32},
-    {WEIGHT_AFFINE, DT_BF16, 6, 128},
-};
-enum { LAYOUTS = sizeof layouts / sizeof *layouts };
-
-static int64_t whole_groups(const struct layout *l, int64_t in) {
-    return l->kind == WEIGHT_DENSE ? in : (in + l->group - 1) / l->group * l->group;
-}
 
 // --- products ------------------------------------------------------------------------------------
 
@@ -174,8 +83,9 @@ static void check_products(struct machine *m) {
         }
         double off = sqrt(d.error / d.size);
         if (m->threads == 1 && m->c.precision == PRECISION_NATIVE && off > 1e-5)
-            print_message("%s, affine %d bits by %d: 8-bit activations cost %.2f%% of the rms\n",
-                          isa_name(m->isa), layouts[l].bits, layouts[l].group, 100 * off);
+            print_message("%s, %s %d bits by %d: 8-bit activations cost %.2f%% of the rms\n",
+                          isa_name(m->isa), layouts[l].kind == WEIGHT_MXFP4 ? "mxfp4" : "affine",
+                          layouts[l].bits, layouts[l].group, 100 * off);
         assert_true(off < 0.01);
     }
 }
@@ -252,7 +162,7 @@ static void check_batches(struct machine *m) {
     enum { ROWS = 40, OUT = 51 };
     struct machine others[3];
     for (int i = 0; i < 3; i++) machine_open(&others[i], m->isa, i + 2, m->c.precision);
-    for (int l = 0; l < 9; l++) {
+    for (int l = 0; l < 14; l++) {
         int64_t in = whole_groups(&layouts[l], 1000);
         struct matrix a = make_matrix(m, &layouts[l], OUT, in);
         float *x = noise_array(ROWS * in);
@@ -281,7 +191,7 @@ static void test_rows_do_not_depend_on_the_batch(void **state) {
 
 // Fused and joint products are the plain ones, bit for bit.
 static void check_fused(struct machine *m) {
-    static const int pairs[][2] = {{3, 6}, {6, 6}, {3, 3}, {0, 3}, {2, 9}, {1, 1}};
+    static const int pairs[][2] = {{3, 6}, {6, 6}, {3, 3}, {0, 3}, {2, 14}, {1, 1}, {9, 6}};
     for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++)
         for (int64_t n = 1; n < 200; n = n * 3 + 4) {
             struct matrix a = make_matrix(m, &layouts[pairs[p][0]], 75, 160);
@@ -315,7 +225,7 @@ static void test_fused_products(void **state) {
 
 // What is not finite stays in its row, and stays not finite.
 static void check_not_finite(struct machine *m) {
-    for (int l = 0; l < 9; l++) {
+    for (int l = 0; l < 14; l++) {
         int64_t in = whole_groups(&layouts[l], 70);
         struct matrix a = make_matrix(m, &layouts[l], 20, in);
         float *x = noise_array(6 * in);
@@ -448,6 +358,8 @@ static void check_elementwise(struct machine *m) {
 static double activation(enum activation act, double x) {
     switch (act) {
     case ACT_SILU: return x / (1 + exp(-x));
+    case ACT_QUICK_GELU: return x / (1 + exp(-1.702 * x));
+    case ACT_SIGMOID: return 1 / (1 + exp(-x));
     case ACT_GELU: return 0.5 * x * erfc(-x / sqrt(2));
     case ACT_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     }
@@ -458,17 +370,20 @@ static double activation(enum activation act, double x) {
 // beside x then. The erf of the vector kernels is within 1.5e-7.
 static void check_activations(struct machine *m) {
     enum { WIDTH = 1003, ROWS = 3, N = WIDTH * ROWS };
-    static const enum activation acts[] = {ACT_SILU, ACT_GELU, ACT_GELU_TANH};
+    static const enum activation acts[] = {ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_QUICK_GELU,
+                                           ACT_SIGMOID};
     float *a = mem_array(N, 4), *b = noise_array(N);
     for (int i = 0; i < N; i++) a[i] = (float)(-12 + 24.0 * i / N);
     a[0] = 0, a[1] = -0.0f, a[2] = 1e30f, a[3] = -1e30f, a[4] = 1e-30f;
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 5; k++) {
         struct tensor x = put_f32(m, a, 2, (int64_t[]){ROWS, WIDTH});
         float *product = get(m, act_mul(&m->c, x, put_f32(m, b, 2, x.n), acts[k]));
         float *y = get(m, activate(&m->c, x, acts[k]));
         for (int i = 0; i < N; i++) {
-            double want = i == 3 ? 0 : activation(acts[k], a[i]),
-                   size = i == 3 ? 0 : fabs((double)a[i]);
+            double want = i == 3 ? 0 : activation(acts[k], a[i]), size = i == 3 ? 0
+                                                                         : acts[k] == ACT_SIGMOID
+                                                                             ? 1
+                                                                             : fabs((double)a[i]);
             expect_near("activate", i, y[i], want, 3e-7 * size + 1e-35);
             expect_near("act_mul", i, product[i], y[i] * b[i],
                         1e-7 * fabs((double)y[i] * b[i]) + 1e-35);

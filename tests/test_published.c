@@ -69,7 +69,7 @@ static void test_refused(void **state) {
         {"rope_scaling", "{\"type\": \"dynamic\", \"factor\": 2.0}"},
         {"sliding_window", "4096"}, // Llama has none
         {"quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}"},
-        {"quantization", "{\"mode\": \"mxfp4\", \"bits\": 4, \"group_size\": 32}"},
+        {"quantization", "{\"mode\": \"nvfp4\", \"bits\": 4, \"group_size\": 32}"},
     };
     struct json_object *all = published();
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -9,7 +9,6 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "checkpoint/store.h"
 #include "checkpoint/weights.h"
 
 static char dir[] = "/tmp/mlxcel-weights-XXXXXX";
@@ -255,7 +254,7 @@ static void test_rename(void **state) {
     free(at);
 }
 
-// A matrix published as [in, out] is checked as such, cut by outputs, and turned when it is stored.
+// A matrix published as [in, out] is checked as such, and a view of it is [out, in].
 static void test_transposed(void **state) {
     (void)state;
     enum { IN = 3, OUT = 70 };
@@ -274,20 +273,17 @@ static void test_transposed(void **state) {
     assert_false(weights_matrix_transposed(w, "p", IN, OUT, false, &p, &shape));
     assert_true(weights_matrix_transposed(w, "p", OUT, IN, true, &p, &e));
     assert_true(weights_matrix_transposed(w, "q", OUT, IN, false, &q, &e));
-    struct weight rows = weight_rows(&p, 2, 66);
-    struct device *dev = device_open("cpu", &(struct device_options){1, ISA_PLAIN}, &e);
-    struct store s;
-    store_open(&s, dev);
-    assert_true(store_weight(&s, &rows, "p", &e) && store_weight(&s, &q, "q", &e));
-    assert_true(rows.out == 66 && !rows.transposed && ((float *)rows.bias.data)[0] == 2);
+    struct weight rows = weight_rows(&p, 2, 66, 1);
+    assert_true(q.out == OUT && q.in == IN && q.data.n[0] == OUT && q.data.n[1] == IN);
+    assert_true(rows.out == 66 && ((float *)rows.bias.data)[0] == 2);
+    const int64_t *step = q.data.stride;
     for (int o = 0; o < OUT; o++)
         for (int i = 0; i < IN; i++) {
-            assert_true(((float *)q.data.data)[o * IN + i] == full[i * OUT + o]);
-            if (o < 66)
-                assert_int_equal(((uint16_t *)rows.data.data)[o * IN + i], half[i * OUT + o + 2]);
+            int64_t at_q = o * step[0] + i * step[1];
+            int64_t at_p = o * rows.data.stride[0] + i * rows.data.stride[1];
+            assert_true(((float *)q.data.data)[at_q] == full[i * OUT + o]);
+            if (o < 66) assert_int_equal(((uint16_t *)rows.data.data)[at_p], half[i * OUT + o + 2]);
         }
-    store_close(&s);
-    device_close(dev);
     weights_close(w);
     free(at);
 }
@@ -307,6 +303,10 @@ static void test_affine_from_shapes(void **state) {
         {.name = "bare.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
         {.name = "mx.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
         {.name = "mx.scales", .t = tensor_2d(DT_U8, 3, 8, values)},
+        {.name = "nv.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
+        {.name = "nv.scales", .t = tensor_2d(DT_U8, 3, 16, values)},
+        {.name = "ints.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
+        {.name = "ints.scales", .t = tensor_2d(DT_I32, 3, 4, values)},
     };
     put(at, "model.safetensors", t, sizeof t / sizeof *t);
     struct weights *w = open_ok(at);
@@ -325,15 +325,105 @@ static void test_affine_from_shapes(void **state) {
         assert_false(weights_matrix(w, "p", wrong[i][0], wrong[i][1], false, &m, &bad));
         assert_non_null(strstr(bad.text, "model.safetensors: tensor \"p."));
     }
-    struct error odd = {0}, ragged = {0}, bare = {0}, mx = {0};
+    struct error odd = {0}, ragged = {0}, bare = {0}, mx = {0}, nv = {0}, ints = {0};
     assert_false(weights_matrix(w, "odd", 3, 256, false, &m, &odd));
     assert_non_null(strstr(odd.text, "\"odd.weight\" is [3, 33] U32"));
     assert_false(weights_matrix(w, "ragged", 3, 164, false, &m, &ragged));
     assert_non_null(strstr(ragged.text, "\"ragged.scales\" is [3, 5] BF16"));
     assert_false(weights_matrix(w, "bare", 3, 256, false, &m, &bare));
     assert_non_null(strstr(bare.text, "\"bare.scales\" is missing"));
-    assert_false(weights_matrix(w, "mx", 3, 256, false, &m, &mx));
-    assert_non_null(strstr(mx.text, "only affine"));
+    assert_true(weights_matrix(w, "mx", 3, 256, false, &m, &e));
+    assert_true(m.layout == WEIGHT_MXFP4 && m.bits == 4 && m.group == 32);
+    assert_int_equal(m.scales.type, DT_F8_E8M0);
+    assert_false(weights_matrix(w, "mx", 3, 128, false, &m, &mx));
+    assert_non_null(strstr(mx.text, "\"mx.weight\" is [3, 32] U32"));
+    assert_false(weights_matrix(w, "nv", 3, 256, false, &m, &nv));
+    assert_non_null(strstr(nv.text, "\"nv.scales\" is [3, 16] U8"));
+    assert_false(weights_matrix(w, "ints", 3, 256, false, &m, &ints));
+    assert_non_null(strstr(ints.text, "only affine"));
+    weights_close(w);
+    free(at);
+}
+
+static void refused(const char *what, bool ok, struct error *e) {
+    assert_false(ok);
+    if (!strstr(e->text, what)) fail_msg("no %s in: %s", what, e->text);
+    *e = (struct error){0};
+}
+
+// One matrix of a stack is a view of it: its rows, its part of the bias.
+static void test_stacks(void **state) {
+    (void)state;
+    char *at = fresh("stacks");
+    static float bias[12];
+    for (int i = 0; i < 12; i++) bias[i] = (float)i;
+    struct st_tensor t[] = {
+        {.name = "d.weight", .t = tensor_nd(DT_F16, 3, (int64_t[]){2, 6, 8}, values)},
+        {.name = "d.bias", .t = tensor_2d(DT_F32, 2, 6, bias)},
+        {.name = "q.weight", .t = tensor_nd(DT_U32, 3, (int64_t[]){2, 6, 8}, values)},
+        {.name = "q.scales", .t = tensor_nd(DT_F16, 3, (int64_t[]){2, 6, 1}, values)},
+        {.name = "q.biases", .t = tensor_nd(DT_F16, 3, (int64_t[]){2, 6, 1}, values)},
+        {.name = "m.weight", .t = tensor_nd(DT_U32, 3, (int64_t[]){2, 6, 4}, values)},
+        {.name = "m.scales", .t = tensor_nd(DT_U8, 3, (int64_t[]){2, 6, 1}, values)},
+    };
+    put(at, "model.safetensors", t, sizeof t / sizeof *t);
+    struct weights *w = open_ok(at);
+    struct error e = {0};
+    struct weight whole, each[3];
+    assert_true(weights_stack(w, "d", 2, 6, 8, true, &whole, each, &e));
+    assert_true(each[1].layout == WEIGHT_DENSE && each[1].out == 6 && each[1].in == 8);
+    assert_ptr_equal(each[1].data.data, (const char *)whole.data.data + 6 * 8 * 2);
+    assert_int_equal(((const float *)each[1].bias.data)[5], 11);
+    assert_true(weights_stack(w, "q", 2, 6, 64, false, &whole, each, &e));
+    assert_true(each[1].layout == WEIGHT_AFFINE && each[1].bits == 4 && each[1].group == 64);
+    assert_ptr_equal(each[1].scales.data, (const char *)whole.scales.data + 6 * 2);
+    assert_true(weights_stack(w, "m", 2, 6, 32, false, &whole, each, &e));
+    assert_true(each[1].layout == WEIGHT_MXFP4 && each[0].scales.type == DT_F8_E8M0);
+    assert_int_equal(weights_parameters(w), 2 * 6 * 8 + 2 * 6 + 2 * 6 * 64 + 2 * 6 * 32);
+    assert_true(weights_check_unused(w, NULL, &e));
+    refused("\"d.weight\" is [2, 6, 8] F16, but the config asks for [3, 6, 8]",
+            weights_stack(w, "d", 3, 6, 8, false, &whole, each, &e), &e);
+    refused("asks for [2, 8, 6]", weights_stack(w, "d", 2, 8, 6, false, &whole, each, &e), &e);
+    refused("asks for 2 times 5 rows of 64 elements",
+            weights_stack(w, "q", 2, 5, 64, false, &whole, each, &e), &e);
+    refused("asks for [6, 8]", weights_matrix(w, "d", 6, 8, false, each, &e), &e);
+    refused("\"q.bias\" is missing", weights_stack(w, "q", 2, 6, 64, true, &whole, each, &e), &e);
+    weights_close(w);
+    free(at);
+}
+
+static void test_bare_stacks(void **state) {
+    (void)state;
+    char *at = fresh("bare");
+    struct st_tensor t[] = {
+        {.name = "d", .t = tensor_nd(DT_F16, 3, (int64_t[]){2, 8, 6}, values)},
+        {.name = "d_bias", .t = tensor_2d(DT_BF16, 2, 6, values)},
+        {.name = "m_blocks", .t = tensor_nd(DT_U8, 4, (int64_t[]){2, 6, 2, 16}, values)},
+        {.name = "m_scales", .t = tensor_nd(DT_U8, 3, (int64_t[]){2, 6, 2}, values)},
+        {.name = "n_blocks", .t = tensor_nd(DT_U8, 4, (int64_t[]){2, 6, 2, 16}, values)},
+        {.name = "n_scales", .t = tensor_nd(DT_U8, 3, (int64_t[]){2, 6, 3}, values)},
+    };
+    put(at, "model.safetensors", t, sizeof t / sizeof *t);
+    struct weights *w = open_ok(at);
+    struct error e = {0};
+    struct weight whole, each[2];
+    assert_true(weights_bare_stack(w, "d", 2, 6, 8, true, true, &whole, each, &e));
+    assert_true(each[1].out == 6 && each[1].in == 8 && each[1].bias.n[0] == 6);
+    assert_true(each[1].data.stride[0] == 1 && each[1].data.stride[1] == 6);
+    assert_ptr_equal(each[1].data.data, (const char *)whole.data.data + 6 * 8 * 2);
+    assert_true(weights_bare_stack(w, "d", 2, 8, 6, false, false, &whole, each, &e));
+    assert_true(each[1].out == 8 && each[1].data.stride[1] == 1);
+    assert_true(weights_bare_stack(w, "m", 2, 6, 64, true, false, &whole, each, &e));
+    assert_true(each[1].layout == WEIGHT_MXFP4 && each[1].out == 6 && each[1].in == 64);
+    assert_ptr_equal(each[1].data.data, (const char *)whole.data.data + 6 * 32);
+    refused("\"m_blocks\" is [2, 6, 2, 16] U8",
+            weights_bare_stack(w, "m", 2, 6, 32, true, false, &whole, each, &e), &e);
+    refused("\"n_scales\" is [2, 6, 3] U8",
+            weights_bare_stack(w, "n", 2, 6, 64, true, false, &whole, each, &e), &e);
+    refused("\"d\" is [2, 8, 6] F16, but the config asks for [2, 6, 8]",
+            weights_bare_stack(w, "d", 2, 8, 6, true, false, &whole, each, &e), &e);
+    refused("\"x\" is missing", weights_bare_stack(w, "x", 2, 8, 6, true, false, &whole, each, &e),
+            &e);
     weights_close(w);
     free(at);
 }
@@ -439,6 +529,8 @@ int main(void) {
         cmocka_unit_test(test_rename),
         cmocka_unit_test(test_transposed),
         cmocka_unit_test(test_affine_from_shapes),
+        cmocka_unit_test(test_stacks),
+        cmocka_unit_test(test_bare_stacks),
         cmocka_unit_test(test_affine_is_what_mlx_means),
         cmocka_unit_test(test_unaligned_is_copied),
     };

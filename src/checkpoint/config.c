@@ -358,16 +358,18 @@ static bool check_level(struct config *c, const char *model_type) {
     return true;
 }
 
-// MLX writes the same object under both names; other quantizers name their method.
+// MLX writes the same object under both names; other quantizers name their method, as gpt-oss does
+// its own (mxfp4).
 static bool check_quantization(struct config *c) {
     const char *layout = ", a layout that this engine does not read (use an unquantized or an MLX "
-                         "affine version of the model)";
+                         "affine or mxfp4 version of the model)";
     struct json_object *mlx = json_at(c->o, "quantization");
     struct json_object *other = json_at(c->o, "quantization_config");
     struct json_object *mode = json_at(mlx ? mlx : other, "mode");
     struct json_object *method = json_at(other, "quant_method");
-    if (method && !mlx) wrong(c, "quantization_config.quant_method", method, layout);
-    if (mode && !sv_is(json_text(mode), "affine"))
+    if (method && !mlx && !sv_is(json_text(method), "mxfp4"))
+        wrong(c, "quantization_config.quant_method", method, layout);
+    if (mode && !sv_is(json_text(mode), "affine") && !sv_is(json_text(mode), "mxfp4"))
         wrong(c, mlx ? "quantization.mode" : "quantization_config.mode", mode, layout);
     return !c->root->err.set;
 }

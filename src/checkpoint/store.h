@@ -1,14 +1,20 @@
 // Where a model's weights live on a device. On a device whose addresses are host addresses the
-// mapped file is the weight, unless it has to be turned; elsewhere the store owns a copy.
+// mapped file is the weight; elsewhere the store owns a copy.
 #ifndef CHECKPOINT_STORE_H
 #define CHECKPOINT_STORE_H
 
 #include "compute/device.h"
 #include "tensor/weight.h"
 
+struct store_copy {
+    const char *from; // host
+    char *to;         // device
+    size_t size;
+};
+
 struct store {
     struct device *dev;
-    void **owned; // device memory
+    struct store_copy *copy;
     size_t n, cap;
     size_t bytes; // of device memory that the store owns
 };
@@ -16,7 +22,8 @@ struct store {
 void store_open(struct store *s, struct device *dev);
 void store_close(struct store *s);
 
-// Each replaces host data by data on the device. `what` names it in errors.
+// Each replaces host data by data on the device. What views a tensor that was stored before views
+// its copy. `what` names it in errors.
 bool store_tensor(struct store *s, struct tensor *t, const char *what, struct error *e);
 bool store_weight(struct store *s, struct weight *w, const char *what, struct error *e);
 

@@ -44,9 +44,9 @@ static void *keep(struct weights *w, size_t size) {
 }
 
 // Old files may hold a tensor at any byte; kernels may not.
-static void align(struct weights *w, struct weights_item *it) {
+static void align(struct weights *w, struct weights_item *it, size_t to_bytes) {
     struct tensor *t = &it->t.t;
-    if (!t->data || (uintptr_t)t->data % dtype_size(t->type) == 0) return;
+    if (!t->data || (uintptr_t)t->data % to_bytes == 0) return;
     void *to = keep(w, it->t.bytes);
     memcpy(to, t->data, it->t.bytes);
     t->data = to;
@@ -56,7 +56,7 @@ static struct weights_item *use(struct weights *w, struct sv name) {
     struct weights_item *it = item(w, name);
     if (!it) return NULL;
     it->used = true;
-    align(w, it);
+    align(w, it, dtype_size(it->t.t.type));
     return it;
 }
 
@@ -95,18 +95,15 @@ static bool mismatch(struct error *e, const struct weights *w, const struct weig
 
 static bool float_type(enum dtype t) { return t == DT_F32 || t == DT_F16 || t == DT_BF16; }
 
-// A tensor of `dims` dimensions [a] or [a, b] in a float type that kernels read.
-static bool check_float(const struct weights *w, const struct weights_item *it, int dims, int64_t a,
-                        int64_t b, struct error *e) {
-    struct tensor t = it->t.t;
-    if (t.dims == dims && t.n[0] == a && (dims < 2 || t.n[1] == b) && float_type(t.type))
-        return true;
-    char shape[48], wanted[128];
-    if (dims == 1)
-        snprintf(shape, sizeof shape, "[%lld]", (long long)a);
-    else
-        snprintf(shape, sizeof shape, "[%lld, %lld]", (long long)a, (long long)b);
-    snprintf(wanted, sizeof wanted, "the config asks for %s in F32, F16 or BF16", shape);
+// A tensor of exactly these dimensions in a float type that kernels read.
+static bool check_float(const struct weights *w, const struct weights_item *it, int dims,
+                        const int64_t *n, struct error *e) {
+    struct tensor t = it->t.t, asked = tensor_nd(DT_F32, dims, n, NULL);
+    if (tensor_same_shape(t, asked) && float_type(t.type)) return true;
+    char shape[96], wanted[160];
+    tensor_shape_text(asked, shape);
+    snprintf(wanted, sizeof wanted, "the config asks for %.*s in F32, F16 or BF16",
+             (int)(strchr(shape, ']') - shape + 1), shape);
     return mismatch(e, w, it, wanted);
 }
 
@@ -123,27 +120,55 @@ bool weights_vector(struct weights *w, const char *name, int64_t n, struct tenso
                     struct error *e) {
     if (w->dummy && !dummy_vector(w, name, n, e)) return false;
     struct weights_item *it = need(w, sv(name), e);
-    if (!it || !check_float(w, it, 1, n, 0, e)) return false;
+    if (!it || !check_float(w, it, 1, &n, e)) return false;
     *out = as_f32(w, it->t.t);
     return true;
 }
 
-// NAME.suffix
+// NAME + suffix
 static struct weights_item *part(struct weights *w, const char *name, const char *suffix,
                                  struct error *e) {
     struct str full = {0};
-    str_printf(&full, "%s.%s", name, suffix);
+    str_printf(&full, "%s%s", name, suffix);
     struct weights_item *it = e ? need(w, str_sv(&full), e) : item(w, str_sv(&full));
     str_free(&full);
     return it;
 }
 
-static bool dense(struct weights *w, const struct weights_item *data, struct weight *r,
-                  struct error *e) {
-    int64_t rows = r->transposed ? r->in : r->out, columns = r->transposed ? r->out : r->in;
-    if (!check_float(w, data, 2, rows, columns, e)) return false;
+// What is asked for: a matrix [out, in], or n > 0 of them, one after the other.
+struct ask {
+    const char *name;
+    int64_t n, out, in;
+    bool bias;
+    bool columns; // published as [in, out], where it is dense
+};
+
+static bool not_asked(const struct weights *w, const struct weights_item *it, const struct ask *a,
+                      struct error *e) {
+    char stack[32] = "", wanted[160];
+    if (a->n) snprintf(stack, sizeof stack, "%lld times ", (long long)a->n);
+    snprintf(wanted, sizeof wanted, "the config asks for %s%lld rows of %lld elements", stack,
+             (long long)a->out, (long long)a->in);
+    return mismatch(e, w, it, wanted);
+}
+
+// One tensor of it as a matrix of all rows. False when its dimensions but the last are others.
+static bool rows_of(const struct ask *a, struct tensor t, struct tensor *out) {
+    int dims = a->n ? 3 : 2;
+    if (t.dims != dims || t.n[dims - 2] != a->out || (a->n && t.n[0] != a->n)) return false;
+    *out = tensor_2d(t.type, (a->n ? a->n : 1) * a->out, t.n[dims - 1], t.data);
+    return true;
+}
+
+// All rows as they are published: of n [in, out], n * in.
+static bool dense(struct weights *w, const struct weights_item *data, const struct ask *a,
+                  struct weight *r, struct error *e) {
+    int64_t n[] = {a->n, a->columns ? a->in : a->out, a->columns ? a->out : a->in};
+    if (!(a->n ? check_float(w, data, 3, n, e) : check_float(w, data, 2, n + 1, e))) return false;
     r->layout = WEIGHT_DENSE;
-    r->data = data->t.t;
+    r->out = (a->n ? a->n : 1) * n[1];
+    r->in = n[2];
+    r->data = tensor_2d(data->t.t.type, r->out, r->in, data->t.t.data);
     return true;
 }
 
@@ -156,75 +181,162 @@ static bool one_of(int64_t v, const int *all) {
 // Bits and group from the shapes alone, which are ambiguous unless `in` is known: 4 bits in groups
 // of 64 look like 8 bits in groups of 128.
 static bool affine_shape(const struct weights *w, const struct weights_item *data,
-                         const struct weights_item *scales, struct weight *r, struct error *e) {
+                         const struct weights_item *scales, const struct ask *a, struct weight *r,
+                         struct error *e) {
     static const int bits_known[] = {1, 2, 3, 4, 5, 6, 8, 0}, groups_known[] = {32, 64, 128, 0};
-    struct tensor d = data->t.t, s = scales->t.t;
-    char wanted[160];
-    snprintf(wanted, sizeof wanted, "the config asks for %lld rows of %lld elements",
-             (long long)r->out, (long long)r->in);
-    if (d.type != DT_U32 || d.dims != 2 || d.n[0] != r->out) return mismatch(e, w, data, wanted);
-    if (!float_type(s.type))
+    if (data->t.t.type != DT_U32 || !rows_of(a, data->t.t, &r->data))
+        return not_asked(w, data, a, e);
+    if (!float_type(scales->t.t.type))
         return mismatch(e, w, scales, "only affine layouts with F32, F16 or BF16 scales are read");
-    if (s.dims != 2 || s.n[0] != r->out || s.n[1] < 1) return mismatch(e, w, scales, wanted);
-    int64_t groups = s.n[1], group = r->in / groups;
-    if (r->in % groups || !one_of(group, groups_known)) return mismatch(e, w, scales, wanted);
-    // No overflow: a row of d lies in a mapped file.
-    int64_t bits = d.n[1] * 32 / r->in;
-    if (d.n[1] * 32 % r->in || !one_of(bits, bits_known)) return mismatch(e, w, data, wanted);
+    if (!rows_of(a, scales->t.t, &r->scales) || r->scales.n[1] < 1)
+        return not_asked(w, scales, a, e);
+    int64_t group = a->in / r->scales.n[1], words = r->data.n[1];
+    if (a->in % r->scales.n[1] || !one_of(group, groups_known)) return not_asked(w, scales, a, e);
+    // No overflow: a row of the codes lies in a mapped file.
+    int64_t bits = words * 32 / a->in;
+    if (words * 32 % a->in || !one_of(bits, bits_known)) return not_asked(w, data, a, e);
     r->bits = (int)bits;
     r->group = (int)group;
     return true;
 }
 
-static bool affine(struct weights *w, const char *name, struct weights_item *data, struct weight *r,
-                   struct error *e) {
-    struct weights_item *scales = part(w, name, "scales", e);
-    if (!scales || !affine_shape(w, data, scales, r, e)) return false;
-    struct weights_item *biases = part(w, name, "biases", e);
+static bool affine(struct weights *w, const struct ask *a, struct weights_item *data,
+                   const struct weights_item *scales, struct weight *r, struct error *e) {
+    if (!affine_shape(w, data, scales, a, r, e)) return false;
+    struct weights_item *biases = part(w, a->name, ".biases", e);
     if (!biases) return false;
     if (!tensor_same_shape(biases->t.t, scales->t.t) || biases->t.t.type != scales->t.t.type)
         return mismatch(e, w, biases, "must be as the scales beside it");
+    rows_of(a, biases->t.t, &r->biases);
     r->layout = WEIGHT_AFFINE;
-    r->transposed = false;
-    r->data = data->t.t;
-    r->scales = scales->t.t;
-    r->biases = biases->t.t;
-    data->codes = r->out * r->in;
     return true;
 }
 
-// r says what is asked for: out, in, transposed.
-static bool matrix(struct weights *w, const char *name, struct weight r, bool want_bias,
-                   struct weight *result, struct error *e) {
-    if (w->dummy && !dummy_matrix(w, name, r.out, r.in, want_bias, e)) return false;
-    if (w->dummy) r.transposed = false;
-    if (!part(w, name, "weight", NULL) && part(w, name, "qweight", NULL))
+// Its scales are bytes, which affine layouts do not have.
+static bool mxfp4(struct weights *w, const struct ask *a, struct weights_item *data,
+                  const struct weights_item *scales, struct weight *r, struct error *e) {
+    if (data->t.t.type != DT_U32 || !rows_of(a, data->t.t, &r->data) || r->data.n[1] * 8 != a->in)
+        return not_asked(w, data, a, e);
+    if (!rows_of(a, scales->t.t, &r->scales) || r->scales.n[1] * 32 != a->in)
+        return not_asked(w, scales, a, e);
+    r->scales.type = DT_F8_E8M0;
+    r->layout = WEIGHT_MXFP4;
+    r->bits = 4;
+    r->group = 32;
+    return true;
+}
+
+static bool byte_type(enum dtype t) { return t == DT_U8 || t == DT_F8_E8M0; }
+
+// The bias [out], or [n, out], as one list in F32.
+static bool add_bias(struct weights *w, const struct ask *a, const char *suffix, struct weight *r,
+                     struct error *e) {
+    struct weights_item *bias = part(w, a->name, suffix, e);
+    if (!bias) return false;
+    int64_t n[] = {a->n, a->out};
+    if (!(a->n ? check_float(w, bias, 2, n, e) : check_float(w, bias, 1, n + 1, e))) return false;
+    struct tensor all = tensor_1d(bias->t.t.type, (a->n ? a->n : 1) * a->out, bias->t.t.data);
+    r->bias = as_f32(w, all);
+    return true;
+}
+
+// All rows of what is asked for, NAME.weight, as one matrix.
+static bool all_rows(struct weights *w, const struct ask *a, struct weight *r, struct error *e) {
+    if (w->dummy && !dummy_matrix(w, a->name, a->n, a->out, a->in, a->bias, e)) return false;
+    if (!part(w, a->name, ".weight", NULL) && part(w, a->name, ".qweight", NULL))
         return fail(e,
                     "%s: \"%s.qweight\" is in GPTQ or AWQ layout, which this engine does not read "
                     "(use an unquantized or an MLX affine version of the model)",
-                    w->folder, name);
-    struct weights_item *data = part(w, name, "weight", e);
+                    w->folder, a->name);
+    struct weights_item *data = part(w, a->name, ".weight", e);
     if (!data) return false;
-    bool quantized = part(w, name, "scales", NULL) || data->t.t.type == DT_U32;
-    if (!(quantized ? affine(w, name, data, &r, e) : dense(w, data, &r, e))) return false;
-    if (want_bias) {
-        struct weights_item *bias = part(w, name, "bias", e);
-        if (!bias || !check_float(w, bias, 1, r.out, 0, e)) return false;
-        r.bias = as_f32(w, bias->t.t);
+    *r = (struct weight){.out = (a->n ? a->n : 1) * a->out, .in = a->in};
+    if (part(w, a->name, ".scales", NULL) || data->t.t.type == DT_U32) {
+        struct weights_item *scales = part(w, a->name, ".scales", e);
+        if (!scales) return false;
+        bool floats = byte_type(scales->t.t.type);
+        if (!(floats ? mxfp4 : affine)(w, a, data, scales, r, e)) return false;
+        data->codes = r->out * r->in;
+    } else {
+        if (!dense(w, data, a, r, e)) return false;
+        if (a->columns) *r = weight_transposed(r);
     }
-    *result = r;
-    return true;
+    return !a->bias || add_bias(w, a, ".bias", r, e);
 }
 
 bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in, bool want_bias,
                     struct weight *result, struct error *e) {
-    return matrix(w, name, (struct weight){.out = out, .in = in}, want_bias, result, e);
+    struct weight r;
+    struct ask a = {.name = name, .out = out, .in = in, .bias = want_bias};
+    if (!all_rows(w, &a, &r, e)) return false;
+    *result = r;
+    return true;
 }
 
 bool weights_matrix_transposed(struct weights *w, const char *name, int64_t out, int64_t in,
                                bool want_bias, struct weight *result, struct error *e) {
-    struct weight r = {.out = out, .in = in, .transposed = true};
-    return matrix(w, name, r, want_bias, result, e);
+    struct weight r;
+    struct ask a = {.name = name, .out = out, .in = in, .bias = want_bias, .columns = true};
+    if (w->dummy) a.columns = false;
+    if (!all_rows(w, &a, &r, e)) return false;
+    *result = r;
+    return true;
+}
+
+// Matrix i of a stack whose rows lie one after the other.
+static struct weight one_of_stack(const struct weight *whole, int64_t i, int64_t out) {
+    return weight_rows(whole, i * out, out, 1);
+}
+
+bool weights_stack(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
+                   bool want_bias, struct weight *whole, struct weight *each, struct error *e) {
+    struct ask a = {.name = name, .n = n, .out = out, .in = in, .bias = want_bias};
+    if (!all_rows(w, &a, whole, e)) return false;
+    for (int64_t i = 0; i < n; i++) each[i] = one_of_stack(whole, i, out);
+    return true;
+}
+
+// NAME_blocks [n, out, in / 32, 16], bytes of two codes each; NAME_scales [n, out, in / 32]
+static bool blocks(struct weights *w, const struct ask *a, struct weight *r, struct error *e) {
+    struct weights_item *data = part(w, a->name, "_blocks", e);
+    struct weights_item *scales = data ? part(w, a->name, "_scales", e) : NULL;
+    if (!scales) return false;
+    struct tensor b = data->t.t;
+    if (b.type != DT_U8 || b.dims != 4 || b.n[0] != a->n || b.n[1] != a->out ||
+        b.n[2] * 32 != a->in || b.n[3] != 16)
+        return not_asked(w, data, a, e);
+    if (!byte_type(scales->t.t.type) || !rows_of(a, scales->t.t, &r->scales) ||
+        r->scales.n[1] * 32 != a->in)
+        return not_asked(w, scales, a, e);
+    align(w, data, sizeof(uint32_t));
+    r->layout = WEIGHT_MXFP4;
+    r->bits = 4;
+    r->group = 32;
+    r->data = tensor_2d(DT_U32, r->out, a->in / 8, data->t.t.data);
+    r->scales.type = DT_F8_E8M0;
+    data->codes = r->out * r->in;
+    return true;
+}
+
+bool weights_bare_stack(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
+                        bool columns, bool want_bias, struct weight *whole, struct weight *each,
+                        struct error *e) {
+    struct ask a = {name, n, out, in, want_bias, columns};
+    *whole = (struct weight){.out = n * out, .in = in};
+    bool coded = part(w, name, "_blocks", NULL);
+    if (coded && !blocks(w, &a, whole, e)) return false;
+    if (!coded) {
+        struct weights_item *data = part(w, name, "", e);
+        if (!data || !dense(w, data, &a, whole, e)) return false;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        each[i] = one_of_stack(whole, i, !coded && columns ? in : out);
+        if (!coded && columns) each[i] = weight_transposed(&each[i]);
+    }
+    if (!want_bias) return true;
+    if (!add_bias(w, &a, "_bias", whole, e)) return false;
+    for (int64_t i = 0; i < n; i++) each[i].bias = tensor_slice(whole->bias, 0, i * out, out);
+    return true;
 }
 
 struct tensor weights_plus_one(struct weights *w, struct tensor t) {
@@ -296,10 +408,11 @@ size_t weights_bytes(const struct weights *w) {
 // The scales and biases of a quantized matrix say how to read its codes; they are no parameters.
 static bool describes_codes(const struct weights *w, const char *name) {
     struct sv s = sv(name), scales = sv(".scales"), biases = sv(".biases");
-    if (!sv_ends(s, scales) && !sv_ends(s, biases)) return false;
+    bool blocks = sv_ends(s, sv("_scales"));
+    if (!sv_ends(s, scales) && !sv_ends(s, biases) && !blocks) return false;
     struct str data = {0};
     str_add(&data, sv_cut(s, 0, s.n - scales.n));
-    str_puts(&data, ".weight");
+    str_puts(&data, blocks ? "_blocks" : ".weight");
     const struct weights_item *it = item(w, str_sv(&data));
     str_free(&data);
     return it && it->codes;

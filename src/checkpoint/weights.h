@@ -42,20 +42,28 @@ const struct st_tensor *weights_need(struct weights *w, struct sv name, struct e
 bool weights_vector(struct weights *w, const char *name, int64_t n, struct tensor *out,
                     struct error *e);
 
-// The matrix NAME.weight: dense [out, in] F32, F16 or BF16, or MLX affine (U32 codes with
+// The matrix NAME.weight: dense [out, in] F32, F16 or BF16, or U32 codes: MLX affine (with
 // NAME.scales and NAME.biases), whose bits (1 2 3 4 5 6 8) and group (32 64 128) follow from the
-// shapes. Which of these it can compute with is for the caller to say. want_bias: NAME.bias [out]
-// is needed too, and given as F32; without it a NAME.bias is left unused (weights_check_unused then
-// reports it).
+// shapes, or MXFP4 (with NAME.scales of a byte each). Which of these it can compute with is for the
+// caller to say. want_bias: NAME.bias [out] is needed too, and given as F32; without it a NAME.bias
+// is left unused (weights_check_unused then reports it).
 bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in, bool want_bias,
                     struct weight *result, struct error *e);
 
-// As weights_matrix, but a dense NAME.weight is [in, out] (GPT-2's Conv1D); result->transposed says
-// that it still is.
+// As weights_matrix, but a dense NAME.weight is [in, out] (GPT-2's Conv1D): result views it so.
 bool weights_matrix_transposed(struct weights *w, const char *name, int64_t out, int64_t in,
                                bool want_bias, struct weight *result, struct error *e);
 // A copy of an F32 vector with 1 added to each element; it lives as long as w.
 struct tensor weights_plus_one(struct weights *w, struct tensor t);
+// n matrices [out, in] in one tensor NAME.weight [n, out, in], of any of those layouts, with a
+// NAME.bias [n, out]. each [n] views whole, which is all of them as one matrix.
+bool weights_stack(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
+                   bool want_bias, struct weight *whole, struct weight *each, struct error *e);
+// The same in tensors that are no module's: NAME [n, out, in] (columns: [n, in, out]) in a float
+// type, or MXFP4 as NAME_blocks [n, out, in / 32, 16] and NAME_scales; and NAME_bias [n, out].
+bool weights_bare_stack(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
+                        bool columns, bool want_bias, struct weight *whole, struct weight *each,
+                        struct error *e);
 
 // Refuses tensors that were never asked for. ignored: patterns that end with NULL, or NULL; a *
 // at the front, the end or both of a pattern matches anything. Known leftovers which every

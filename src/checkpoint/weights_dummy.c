@@ -98,19 +98,34 @@ bool dummy_vector(struct weights *w, const char *name, int64_t n, struct error *
 // is also what quantizers do to one whose rows are no multiple of the group.
 struct quant {
     int64_t bits, group;
+    bool mxfp4;
 };
 
-static struct quant quant_of(struct dummy *d, const char *name, int64_t in) {
+static bool is_mxfp4(struct config *c) {
+    struct sv mode = config_text(c, "mode", "affine");
+    if (!sv_is(mode, "affine") && !sv_is(mode, "mxfp4"))
+        config_fail(c, "mode", "must be affine or mxfp4");
+    return sv_is(mode, "mxfp4");
+}
+
+static struct quant quant_of(struct dummy *d, const char *name, bool stack, int64_t in) {
     struct config *all = d->quantization, *own = NULL;
     if (!all) return (struct quant){0};
+    if (config_has(all, "quant_method")) // of gpt-oss: the experts alone
+        return stack && in % 32 == 0 ? (struct quant){4, 32, true} : (struct quant){0};
     if (config_is_object(all, name))
         own = config_child(all, name);
     else if (!config_bool(all, name, true))
         return (struct quant){0};
-    struct quant q = {config_int(all, "bits", 4), config_int(all, "group_size", 64)};
-    if (own)
-        q = (struct quant){config_int(own, "bits", q.bits), config_int(own, "group_size", q.group)};
-    if (q.bits < 1 || q.bits > 8 || q.bits == 7)
+    struct quant q = {config_int(all, "bits", 4), config_int(all, "group_size", 64),
+                      is_mxfp4(own ? own : all)};
+    if (own) {
+        q.bits = config_int(own, "bits", q.bits);
+        q.group = config_int(own, "group_size", q.group);
+    }
+    if (q.mxfp4 && (q.bits != 4 || q.group != 32))
+        config_fail(own ? own : all, "mode", "has 4 bits and groups of 32");
+    else if (q.bits < 1 || q.bits > 8 || q.bits == 7)
         config_fail(own ? own : all, "bits", "must be 1, 2, 3, 4, 5, 6 or 8");
     else if (q.group != 32 && q.group != 64 && q.group != 128)
         config_fail(own ? own : all, "group_size", "must be 32, 64 or 128");
@@ -119,10 +134,16 @@ static struct quant quant_of(struct dummy *d, const char *name, int64_t in) {
     return (struct quant){0};
 }
 
-static bool add_affine(struct weights *w, const char *name, int64_t out, int64_t in, struct quant q,
-                       struct error *e) {
-    struct tensor codes = tensor_2d(DT_U32, out, in * q.bits / 32, NULL);
-    struct tensor each = tensor_2d(w->dummy->type, out, in / q.group, NULL);
+// [n, rows, columns], or without n where it is 0.
+static struct tensor shaped(enum dtype type, int64_t n, int64_t rows, int64_t columns) {
+    int64_t all[] = {n, rows, columns};
+    return n ? tensor_nd(type, 3, all, NULL) : tensor_nd(type, 2, all + 1, NULL);
+}
+
+static bool add_affine(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
+                       struct quant q, struct error *e) {
+    struct tensor codes = shaped(DT_U32, n, out, in * q.bits / 32);
+    struct tensor each = shaped(w->dummy->type, n, out, in / q.group);
     // Codes are spread evenly over [0, 2^bits): the square root of 12 is a range over its spread.
     int64_t codes_n = (int64_t)1 << q.bits;
     float scale = SPREAD * 3.4641f / (float)codes_n;
@@ -131,15 +152,25 @@ static bool add_affine(struct weights *w, const char *name, int64_t out, int64_t
            add(w, name, ".scales", each, scales, e) && add(w, name, ".biases", each, biases, e);
 }
 
-bool dummy_matrix(struct weights *w, const char *name, int64_t out, int64_t in, bool want_bias,
-                  struct error *e) {
+// The spread of random e2m1 floats is about 3, the scale that is nearest to it 2^-7.
+static bool add_mxfp4(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
+                      struct error *e) {
+    return add(w, name, ".weight", shaped(DT_U32, n, out, in / 8), (struct fill){.random = true},
+               e) &&
+           add(w, name, ".scales", shaped(DT_U8, n, out, in / 32), (struct fill){.value = 120}, e);
+}
+
+bool dummy_matrix(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
+                  bool want_bias, struct error *e) {
     struct dummy *d = w->dummy;
     struct fill random = {.random = true};
-    struct quant q = quant_of(d, name, in);
+    struct quant q = quant_of(d, name, n > 0, in);
     if (!config_ok(d->config, e)) return false;
-    if (want_bias && !add(w, name, ".bias", tensor_1d(DT_F32, out, NULL), random, e)) return false;
-    return q.bits ? add_affine(w, name, out, in, q, e)
-                  : add(w, name, ".weight", tensor_2d(d->type, out, in, NULL), random, e);
+    struct tensor bias = n ? tensor_2d(DT_F32, n, out, NULL) : tensor_1d(DT_F32, out, NULL);
+    if (want_bias && !add(w, name, ".bias", bias, random, e)) return false;
+    if (q.mxfp4) return add_mxfp4(w, name, n, out, in, e);
+    return q.bits ? add_affine(w, name, n, out, in, q, e)
+                  : add(w, name, ".weight", shaped(d->type, n, out, in), random, e);
 }
 
 // --- filling -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // is made; then the backend computes.
 #include "compute/compute.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -90,7 +91,9 @@ static void check_product(struct context *c, const char *op, struct tensor x,
     want(c, w->layout != WEIGHT_NONE, "%s: there is no weight", op);
     want(c, x.n[x.dims - 1] == w->in, "%s: x has %lld columns, the weight takes %lld", op,
          (long long)x.n[x.dims - 1], (long long)w->in);
-    want(c, !w->bias.dims || (w->bias.type == DT_F32 && w->bias.n[0] == w->out),
+    want(c,
+         !w->bias.dims ||
+             (w->bias.type == DT_F32 && w->bias.n[0] == w->out && tensor_contiguous(w->bias)),
          "%s: a bias must be %lld elements of F32", op, (long long)w->out);
 }
 
@@ -280,8 +283,121 @@ struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
          q.dims == 3 && q.n[0] == rows->n && q.n[2] == kv->k.n[3] && kv->k.n[1] > 0 &&
              q.n[1] % kv->k.n[1] == 0,
          "attention: queries do not fit the cache");
+    want(c,
+         !opt->sinks.dims || (opt->sinks.type == DT_F32 && opt->sinks.dims == 1 &&
+                              opt->sinks.n[0] == q.n[1] && tensor_contiguous(opt->sinks)),
+         "attention: the sinks are not a score a head");
     struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){q.n[0], q.n[1] * kv->v.n[3]});
     if (!c->err.set) ops(c)->attention(c, y, q, kv, rows, opt);
+    return y;
+}
+
+struct tensor scale_rows(struct context *c, struct tensor x, struct tensor by) {
+    f32_rows(c, "scale_rows", "x", x);
+    f32_rows(c, "scale_rows", "by", by);
+    want(c, x.dims == 2 && by.dims == 2 && by.n[0] == x.n[0] && by.n[1] == 1,
+         "scale_rows: there are %lld rows, and not a factor each", (long long)x.n[0]);
+    if (go(c)) ops(c)->scale_rows(c, x, by);
+    return x;
+}
+
+struct tensor clamp(struct context *c, struct tensor x, float least, float most, float plus) {
+    f32_rows(c, "clamp", "x", x);
+    if (go(c)) ops(c)->clamp(c, x, least, most, plus);
+    return x;
+}
+
+struct tensor linear_f32(struct context *c, struct tensor x, const struct weight *w) {
+    enum precision own = c->precision;
+    c->precision = PRECISION_F32;
+    struct tensor y = linear(c, x, w);
+    c->precision = own;
+    return y;
+}
+
+// --- experts -----------------------------------------------------------------------------------
+
+static bool check_groups(struct context *c, int64_t experts, const struct route_options *opt) {
+    if (!opt->groups) return true;
+    int64_t each = opt->groups > 0 ? experts / opt->groups : 0;
+    return want(c,
+                each > 0 && each * opt->groups == experts && opt->top_groups >= 1 &&
+                    opt->top_groups <= opt->groups && opt->top_groups * each >= opt->top &&
+                    (opt->group_score == GROUP_BEST || each >= 2),
+                "route: %lld of %lld groups do not fit %lld experts", (long long)opt->top_groups,
+                (long long)opt->groups, (long long)experts);
+}
+
+struct routes route(struct context *c, struct tensor logits, const struct route_options *opt) {
+    f32_rows(c, "route", "logits", logits);
+    int64_t n = logits.n[0], experts = tensor_width(logits);
+    want(c, logits.dims == 2 && opt->top >= 1 && opt->top <= experts,
+         "route: %lld experts cannot be chosen of %lld", (long long)opt->top, (long long)experts);
+    check_groups(c, experts, opt);
+    want(c,
+         !opt->bias.dims || (opt->bias.type == DT_F32 && opt->bias.dims == 1 &&
+                             opt->bias.n[0] == experts && tensor_contiguous(opt->bias)),
+         "route: the bias must be %lld elements of F32", (long long)experts);
+    int64_t pairs[] = {n, opt->top}, m = n * opt->top, ends = experts + 1;
+    struct routes r = {
+        .ids = scratch_tensor(c, DT_I32, 2, pairs),
+        .weights = scratch_tensor(c, DT_F32, 2, pairs),
+        .order = scratch_tensor(c, DT_I32, 1, &m),
+        .row = scratch_tensor(c, DT_I32, 1, &m),
+        .place = scratch_tensor(c, DT_I32, 2, pairs),
+        .start = scratch_tensor(c, DT_I32, 1, &ends),
+    };
+    if (!c->err.set) ops(c)->route(c, &r, logits, opt);
+    return r;
+}
+
+static void check_experts(struct context *c, const char *op, struct tensor x,
+                          const struct routes *r, const struct experts *w) {
+    f32_rows(c, op, "x", x);
+    want(c, x.dims == 2 && x.n[0] == r->order.n[0], "%s: x does not have an entry a row", op);
+    want(c, w->n >= 1 && w->n + 1 == r->start.n[0],
+         "%s: there are %lld experts, the routes have %lld", op, (long long)w->n,
+         (long long)r->start.n[0] - 1);
+    for (int64_t i = 0; i < w->n && !c->err.set; i++) {
+        const struct weight *one = &w->w[i], *first = w->w;
+        check_product(c, op, x, one);
+        want(c, one->out == first->out && one->layout == first->layout && one->bits == first->bits,
+             "%s: expert %lld is not of the same kind as expert 0", op, (long long)i);
+    }
+}
+
+struct tensor expert_linear(struct context *c, struct tensor x, const struct routes *r,
+                            const struct experts *w) {
+    check_experts(c, "expert_linear", x, r, w);
+    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){x.n[0], w->w[0].out});
+    if (!c->err.set) ops(c)->expert_linear(c, y, x, r, w);
+    return y;
+}
+
+struct tensor expert_glu(struct context *c, struct tensor x, const struct routes *r,
+                         const struct experts *gate, const struct experts *up,
+                         const struct gating *g) {
+    check_experts(c, "expert_glu", x, r, gate);
+    check_experts(c, "expert_glu", x, r, up);
+    want(c, gate->w[0].out == up->w[0].out, "expert_glu: gate has %lld outputs, up %lld",
+         (long long)gate->w[0].out, (long long)up->w[0].out);
+    if (!ops(c)->expert_glu) {
+        struct tensor a = expert_linear(c, x, r, gate), b = expert_linear(c, x, r, up);
+        float limit = g->limit > 0 ? g->limit : INFINITY;
+        if (g->limit > 0) clamp(c, a, -INFINITY, limit, 0);
+        if (g->limit > 0 || g->plus != 0) clamp(c, b, -limit, limit, g->plus);
+        return act_mul(c, a, b, g->act);
+    }
+    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){x.n[0], gate->w[0].out});
+    if (!c->err.set) ops(c)->expert_glu(c, y, x, r, gate, up, g);
+    return y;
+}
+
+struct tensor expert_sum(struct context *c, struct tensor x, const struct routes *r) {
+    f32_rows(c, "expert_sum", "x", x);
+    want(c, x.dims == 2 && x.n[0] == r->order.n[0], "expert_sum: x does not have an entry a row");
+    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){r->ids.n[0], tensor_width(x)});
+    if (go(c)) ops(c)->expert_sum(c, y, x, r);
     return y;
 }
 

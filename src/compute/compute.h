@@ -82,8 +82,10 @@ void linear_many(struct context *c, struct tensor x, int count, const struct wei
 
 enum activation {
     ACT_SILU,
-    ACT_GELU,      // x Phi(x), exactly
-    ACT_GELU_TANH, // its approximation by tanh ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
+    ACT_GELU,       // x Phi(x), exactly
+    ACT_GELU_TANH,  // its approximation by tanh ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
+    ACT_QUICK_GELU, // x sigmoid(1.702 x)
+    ACT_SIGMOID,    // of gates
 };
 // The gated half of an MLP: x [n, in] -> [n, width] = act(x gate^T) * (x up^T).
 struct tensor glu(struct context *c, struct tensor x, const struct weight *gate,
@@ -147,9 +149,70 @@ struct attention_options {
     // not
     float tuning, tuning_floor;
     float soft_cap; // a score becomes soft_cap * tanh(score / soft_cap); 0: it stays
+    struct tensor sinks; // [heads] F32: a score for a token that has no value; dims 0: none
 };
 struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
                         const struct rows *rows, const struct attention_options *opt);
+
+// x [n, width] *= by [n, 1], a row each; returns x.
+struct tensor scale_rows(struct context *c, struct tensor x, struct tensor by);
+// x [n, width] = min(max(x, least), most) + plus; returns x.
+struct tensor clamp(struct context *c, struct tensor x, float least, float most, float plus);
+// linear in f32 whatever the context's precision: for routers, whose choice must not depend on it.
+struct tensor linear_f32(struct context *c, struct tensor x, const struct weight *w);
+
+// --- experts -----------------------------------------------------------------------------------
+
+// How a router's logits [n, experts] become a choice of `top` experts a row, and their weights.
+enum route_score {
+    ROUTE_SOFTMAX,     // over all experts
+    ROUTE_SIGMOID,     // of each logit
+    ROUTE_TOP_SOFTMAX, // the choice is by the logits; weights are the softmax over the chosen
+};
+enum group_score { GROUP_BEST, GROUP_BEST_TWO }; // a group's best score, or the sum of its best two
+struct route_options {
+    enum route_score score;
+    int64_t top;
+    bool normalize;     // weights are divided by their sum
+    float scale;        // then multiplied by this
+    struct tensor bias; // [experts] F32, added to the scores for the choice alone; dims 0: none
+    // Only experts of the top_groups best of `groups` equal groups are chosen from; 0: of all.
+    int64_t groups, top_groups;
+    enum group_score group_score;
+};
+
+// The step's rows by expert: m = n * top entries, sorted by expert and then by row, so that a
+// product reads each expert's weights once.
+struct routes {
+    struct tensor ids;     // [n, top] I32, best first
+    struct tensor weights; // [n, top] F32
+    struct tensor order;   // [m] I32: an entry's place in ids and weights
+    struct tensor row;     // [m] I32: an entry's row
+    struct tensor place;   // [n, top] I32: where an entry is in order
+    struct tensor start;   // [experts + 1] I32: expert e has the entries [start[e], start[e + 1])
+};
+struct routes route(struct context *c, struct tensor logits, const struct route_options *opt);
+
+// One matrix of every expert, all of the same shape and layout.
+struct experts {
+    int64_t n;
+    const struct weight *w; // [n]
+};
+// x [m, in], an entry a row -> [m, out]: each with its expert's matrix
+struct tensor expert_linear(struct context *c, struct tensor x, const struct routes *r,
+                            const struct experts *w);
+// What is multiplied in a gated MLP: act(gate) * (up + plus). Where limit > 0, gate is first
+// bounded to at most limit, and up to +-limit.
+struct gating {
+    enum activation act;
+    float limit, plus;
+};
+// x [m, in] -> [m, width], gated
+struct tensor expert_glu(struct context *c, struct tensor x, const struct routes *r,
+                         const struct experts *gate, const struct experts *up,
+                         const struct gating *g);
+// x [m, width] -> [n, width]: each row's entries, weighted
+struct tensor expert_sum(struct context *c, struct tensor x, const struct routes *r);
 
 // Waits for the device, then copies a contiguous tensor to the host.
 void read_f32(struct context *c, struct tensor t, float *out);

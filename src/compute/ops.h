@@ -35,6 +35,19 @@ struct ops {
     // dry too
     void (*attention)(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                       const struct rows *rows, const struct attention_options *opt);
+    void (*scale_rows)(struct context *c, struct tensor x, struct tensor by);
+    void (*clamp)(struct context *c, struct tensor x, float least, float most, float plus);
+    // dry too
+    void (*route)(struct context *c, const struct routes *r, struct tensor logits,
+                  const struct route_options *opt);
+    // dry too
+    void (*expert_linear)(struct context *c, struct tensor y, struct tensor x,
+                          const struct routes *r, const struct experts *w);
+    // dry too; may be NULL
+    void (*expert_glu)(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
+                       const struct experts *gate, const struct experts *up,
+                       const struct gating *g);
+    void (*expert_sum)(struct context *c, struct tensor y, struct tensor x, const struct routes *r);
     void (*read)(struct context *c, void *host, const void *data, size_t size);
 
     void *(*alloc)(struct device *d, size_t size); // zeroed, 64-byte aligned, or NULL

@@ -8,11 +8,17 @@ static struct str full_name(const struct binder *b, const char *name, const char
     return full;
 }
 
-bool bind_has(const struct binder *b, const char *name) {
-    struct str full = full_name(b, name, ".weight");
-    bool has = weights_has(b->weights, str_sv(&full));
+static bool has(const struct binder *b, const char *name, const char *suffix) {
+    struct str full = full_name(b, name, suffix);
+    bool there = weights_has(b->weights, str_sv(&full));
     str_free(&full);
-    return has;
+    return there;
+}
+
+bool bind_has(const struct binder *b, const char *name) { return has(b, name, ".weight"); }
+
+bool bind_has_stack(const struct binder *b, const char *name) {
+    return has(b, name, "") || has(b, name, "_blocks");
 }
 
 void bind_matrix(struct binder *b, const char *name, int64_t out, int64_t in, bool bias,
@@ -25,15 +31,39 @@ void bind_matrix(struct binder *b, const char *name, int64_t out, int64_t in, bo
     str_free(&full);
 }
 
-void bind_vector(struct binder *b, const char *name, int64_t n, struct tensor *t) {
-    struct str full = full_name(b, name, ".weight");
+static void vector(struct binder *b, const char *name, const char *suffix, int64_t n,
+                   struct tensor *t) {
+    struct str full = full_name(b, name, suffix);
     if (!b->err->set) weights_vector(b->weights, str_c(&full), n, t, b->err);
     str_free(&full);
 }
 
+void bind_vector(struct binder *b, const char *name, int64_t n, struct tensor *t) {
+    vector(b, name, ".weight", n, t);
+}
+
 void bind_bias(struct binder *b, const char *name, int64_t n, struct tensor *t) {
-    struct str full = full_name(b, name, ".bias");
-    if (!b->err->set) weights_vector(b->weights, str_c(&full), n, t, b->err);
+    vector(b, name, ".bias", n, t);
+}
+
+void bind_bare(struct binder *b, const char *name, int64_t n, struct tensor *t) {
+    vector(b, name, "", n, t);
+}
+
+void bind_stack(struct binder *b, const char *name, const struct stack_shape *s,
+                struct weight *whole, struct weight *each) {
+    struct str full = full_name(b, name, "");
+    if (!b->err->set)
+        weights_stack(b->weights, str_c(&full), s->n, s->out, s->in, s->bias, whole, each, b->err);
+    str_free(&full);
+}
+
+void bind_bare_stack(struct binder *b, const char *name, const struct stack_shape *s, bool columns,
+                     struct weight *whole, struct weight *each) {
+    struct str full = full_name(b, name, "");
+    if (!b->err->set)
+        weights_bare_stack(b->weights, str_c(&full), s->n, s->out, s->in, columns, s->bias, whole,
+                           each, b->err);
     str_free(&full);
 }
 
@@ -44,5 +74,6 @@ void bind_packed(struct binder *b, const char *name, int count, const int64_t ro
     for (int i = 0; i < count; i++) out += rows[i];
     bind_matrix(b, name, out, in, bias, &all);
     if (b->err->set) return;
-    for (int64_t i = 0, at = 0; i < count; at += rows[i++]) *w[i] = weight_rows(&all, at, rows[i]);
+    for (int64_t i = 0, at = 0; i < count; at += rows[i++])
+        *w[i] = weight_rows(&all, at, rows[i], 1);
 }

@@ -65,6 +65,11 @@ uint16_t f32_to_f16(float f) {
 
 float bf16_to_f32(uint16_t h) { return bits_f32((uint32_t)h << 16); }
 
+float e8m0_to_f32(uint8_t b) {
+    if (b == 0) return 0x1p-127f; // subnormal
+    return bits_f32(b == 255 ? 0x7fc00000 : (uint32_t)b << 23);
+}
+
 uint16_t f32_to_bf16(float f) {
     uint32_t u = f32_bits(f);
     if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)(u >> 16 | 0x40);

@@ -1,20 +1,36 @@
 #include "tensor/weight.h"
 
-struct weight weight_rows(const struct weight *w, int64_t from, int64_t count) {
-    struct weight r = *w;
-    r.out = count;
-    r.data = tensor_slice(w->data, w->transposed ? 1 : 0, from, count);
-    if (w->layout == WEIGHT_AFFINE) {
-        r.scales = tensor_slice(w->scales, 0, from, count);
-        r.biases = tensor_slice(w->biases, 0, from, count);
-    }
-    if (w->bias.dims) r.bias = tensor_slice(w->bias, 0, from, count);
-    return r;
-}
-
 size_t weight_bytes(const struct weight *w) {
     if (w->layout == WEIGHT_NONE) return 0;
     size_t total = tensor_bytes(w->data);
-    if (w->layout == WEIGHT_AFFINE) total += tensor_bytes(w->scales) + tensor_bytes(w->biases);
+    if (w->layout != WEIGHT_DENSE) total += tensor_bytes(w->scales);
+    if (w->layout == WEIGHT_AFFINE) total += tensor_bytes(w->biases);
     return w->bias.dims ? total + tensor_bytes(w->bias) : total;
+}
+
+static struct tensor every(struct tensor t, int64_t from, int64_t count, int64_t step) {
+    if (!t.dims) return t;
+    t = tensor_slice(t, 0, from, (count - 1) * step + 1);
+    t.n[0] = count;
+    t.stride[0] *= step;
+    return t;
+}
+
+struct weight weight_rows(const struct weight *w, int64_t from, int64_t count, int64_t step) {
+    struct weight r = *w;
+    r.out = count;
+    r.data = every(w->data, from, count, step);
+    r.scales = every(w->scales, from, count, step);
+    r.biases = every(w->biases, from, count, step);
+    r.bias = every(w->bias, from, count, step);
+    return r;
+}
+
+struct weight weight_transposed(const struct weight *w) {
+    struct weight r = {.layout = w->layout, .out = w->in, .in = w->out, .data = w->data};
+    for (int d = 0; d < 2; d++) {
+        r.data.n[d] = w->data.n[1 - d];
+        r.data.stride[d] = w->data.stride[1 - d];
+    }
+    return r;
 }

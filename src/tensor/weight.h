@@ -1,14 +1,18 @@
-// One matrix, or a stack of them (experts), in the layout that it was published in.
+// One matrix in the layout that it was published in. Its rows need not lie side by side: the
+// strides of data, scales and biases say where they are, so that one expert of a stack, or every
+// other row of a tensor that interleaves two matrices, is a view of the published tensor.
 #ifndef TENSOR_WEIGHT_H
 #define TENSOR_WEIGHT_H
 
 #include "tensor/tensor.h"
 
 enum weight_layout {
-    WEIGHT_NONE,   // absent
-    WEIGHT_DENSE,  // data [out, in] F32, F16 or BF16
+    WEIGHT_NONE,  // absent
+    WEIGHT_DENSE, // data [out, in] F32, F16 or BF16; published as [in, out], its stride[1] is not 1
     WEIGHT_AFFINE, // MLX: data [out, in * bits / 32] U32, each row one little-endian bit stream of
                    // codes; scales, biases [out, in / group] float: w = scale * code + bias
+    WEIGHT_MXFP4,  // OCP microscaling: data [out, in / 8] U32, codes of 4 bits as above, each an
+                   // e2m1 float; scales [out, in / 32] F8_E8M0: w = scale * e2m1(code)
 };
 
 struct weight {
@@ -17,13 +21,14 @@ struct weight {
     int bits, group; // of a quantized layout
     struct tensor data, scales, biases;
     struct tensor bias; // [out] F32, added to the product; dims 0: none
-    bool transposed;    // dense data as published is [in, out]; store_weight turns it
 };
-
-// A view of the outputs [from, from + count).
-struct weight weight_rows(const struct weight *w, int64_t from, int64_t count);
 
 // Bytes that reading the whole weight once moves.
 size_t weight_bytes(const struct weight *w);
+
+// A view of `count` outputs: from, from + step, ...
+struct weight weight_rows(const struct weight *w, int64_t from, int64_t count, int64_t step);
+// A view of a dense w without its bias as the matrix [in, out].
+struct weight weight_transposed(const struct weight *w);
 
 #endif

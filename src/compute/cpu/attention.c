@@ -145,15 +145,22 @@ static void merge(float *total_acc, float *total_top, float *total_sum, const fl
     *total_top = highest;
 }
 
-static float *result_of(const struct attention_job *j, const struct block *b, int64_t m) {
-    int64_t head = b->kv_head * j->group + m % j->group;
-    return (float *)j->y.data + (b->row + m / j->group) * j->y.stride[0] + head * j->kv->v.n[3];
-}
-
+// The result of query m. A sink adds to the sum alone.
 static void finish(const struct attention_job *j, const struct block *b, int64_t m,
-                   const float *acc, float sum) {
-    float *y = result_of(j, b, m);
-    for (int64_t i = 0; i < j->kv->v.n[3]; i++) y[i] = acc[i] / sum;
+                   const float *acc, float top, float sum) {
+    int64_t head = b->kv_head * j->group + m % j->group, width = j->kv->v.n[3];
+    float *y = (float *)j->y.data + (b->row + m / j->group) * j->y.stride[0] + head * width;
+    float keep = 1;
+    if (j->opt->sinks.dims) {
+        float sink = ((const float *)j->opt->sinks.data)[head];
+        if (sink > top) {
+            keep = expf(top - sink);
+            sum = sum * keep + 1;
+        } else {
+            sum += expf(sink - top);
+        }
+    }
+    for (int64_t i = 0; i < width; i++) y[i] = acc[i] * keep / sum;
 }
 
 static struct state state_at(float *p, int64_t queries, int64_t v_width) {
@@ -186,7 +193,8 @@ static void block_task(void *arg, int task, int thread) {
             merge(total.acc + m * v_width, total.top + m, total.sum + m, span.acc + m * v_width,
                   span.top[m], span.sum[m], v_width);
     }
-    for (int64_t m = 0; m < b.queries; m++) finish(j, &b, m, total.acc + m * v_width, total.sum[m]);
+    for (int64_t m = 0; m < b.queries; m++)
+        finish(j, &b, m, total.acc + m * v_width, total.top[m], total.sum[m]);
 }
 
 static float *part_of(const struct attention_job *j, const struct block *b, int64_t m,
@@ -225,7 +233,7 @@ static void merge_parts(const struct attention_job *j) {
                 merge(total, total + v_width, total + v_width + 1, part, part[v_width],
                       part[v_width + 1], v_width);
             }
-            finish(j, &b, m, total, total[v_width + 1]);
+            finish(j, &b, m, total, total[v_width], total[v_width + 1]);
         }
     }
 }

@@ -179,6 +179,34 @@ static void cpu_take_bands(struct context *c, struct tensor y, struct tensor x, 
     cpu_rows(c, y.n[0], y.n[1], bands_row, &j);
 }
 
+static void scale_row_by(void *arg, int64_t row) {
+    struct pair_job *j = arg;
+    float *x = row_of(j->a, row), by = *row_of(j->b, row);
+    for (int64_t i = 0; i < j->a.n[1]; i++) x[i] *= by;
+}
+
+static void cpu_scale_rows(struct context *c, struct tensor x, struct tensor by) {
+    struct pair_job j = {.a = x, .b = by};
+    cpu_rows(c, x.n[0], x.n[1], scale_row_by, &j);
+}
+
+struct clamp_job {
+    const struct cpu_kernels *kernels;
+    struct tensor x;
+    float least, most, plus;
+};
+
+static void clamp_row(void *arg, int64_t row) {
+    struct clamp_job *j = arg;
+    j->kernels->clamp(row_of(j->x, row), tensor_count(j->x) / j->x.n[0], j->least, j->most,
+                      j->plus);
+}
+
+static void cpu_clamp(struct context *c, struct tensor x, float least, float most, float plus) {
+    struct clamp_job j = {c->dev->kernels, x, least, most, plus};
+    cpu_rows(c, x.n[0], x.stride[0], clamp_row, &j);
+}
+
 struct rope_job {
     const struct cpu_kernels *kernels;
     struct tensor x;
@@ -316,6 +344,12 @@ static const struct ops cpu_ops = {
     .rope = cpu_rope,
     .kv_write = cpu_kv_write,
     .attention = cpu_attention,
+    .scale_rows = cpu_scale_rows,
+    .clamp = cpu_clamp,
+    .route = cpu_route,
+    .expert_linear = cpu_expert_linear,
+    .expert_glu = cpu_expert_glu,
+    .expert_sum = cpu_expert_sum,
     .read = cpu_read,
     .alloc = cpu_alloc,
     .free = cpu_free,

@@ -10,12 +10,23 @@
 void cpu_rows(struct context *c, int64_t n, int64_t cost, void (*fn)(void *arg, int64_t row),
               void *arg);
 
+// Whether products with w round x to 8 bits, and x rounded for codes of `bits` bits, in scratch.
+bool cpu_rounds(const struct context *c, const struct weight *w);
+struct q8 *cpu_round(struct context *c, struct tensor x, int bits);
+
 void cpu_linear(struct context *c, int count, struct tensor y[], struct tensor x,
                 const struct weight *const w[]);
 void cpu_glu(struct context *c, struct tensor y, struct tensor x, const struct weight *gate,
              const struct weight *up, enum activation act);
 void cpu_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                    const struct rows *rows, const struct attention_options *opt);
+void cpu_route(struct context *c, const struct routes *r, struct tensor logits,
+               const struct route_options *opt);
+void cpu_expert_linear(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
+                       const struct experts *w);
+void cpu_expert_glu(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
+                    const struct experts *gate, const struct experts *up, const struct gating *g);
+void cpu_expert_sum(struct context *c, struct tensor y, struct tensor x, const struct routes *r);
 bool cpu_measure(struct device *d, struct device_speed *out, struct error *e);
 
 #endif

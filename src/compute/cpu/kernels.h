@@ -8,7 +8,7 @@
 
 #include "compute/compute.h"
 
-// 32 activations in 8 bits: x = scale * q, |q| <= 127. For 4-bit weights the even elements come
+// 32 activations in 8 bits: x = scale * q, |q| <= 127. For 4-bit codes the even elements come
 // first, then the odd ones, as masking and shifting a byte with two codes yields them.
 struct q8 {
     int8_t q[32];
@@ -73,6 +73,9 @@ struct cpu_kernels {
     void (*add)(float *x, const float *y, int64_t n); // x += y
     void (*scale)(float *x, int64_t n, float by);
     void (*soft_cap)(float *x, int64_t n, float cap);
+    void (*add_scaled)(float *x, const float *y, int64_t n, float by); // x += by * y
+    // x = min(max(x, least), most) + plus
+    void (*clamp)(float *x, int64_t n, float least, float most, float plus);
     // cos and sin of at * freq[i], times scale
     void (*angles)(float *cos, float *sin, const float *freq, int64_t n, float at, float scale);
     // rotates the pairs (a[i], b[i]) in place
@@ -86,10 +89,12 @@ struct cpu_kernels {
 
 extern const struct cpu_kernels kernels_plain, kernels_avx2, kernels_avx512;
 
-// Element i of a float tensor's memory (F32, F16 or BF16) as f32.
+// Element i of a float tensor's memory (F32, F16, BF16 or F8_E8M0) as f32.
 float load_float(const void *p, enum dtype type, int64_t i);
 void store_float(void *p, enum dtype type, int64_t i, float value);
 // Code i of a row: one little-endian bit stream of `bits` bits each.
 uint32_t code_at(const uint32_t *row, int bits, int64_t i);
+// Twice the value of each e2m1 code (OCP MX 1.0): 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
+extern const int8_t e2m1_twice[16];
 
 #endif

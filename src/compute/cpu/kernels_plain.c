@@ -6,6 +6,7 @@
 
 float load_float(const void *p, enum dtype type, int64_t i) {
     if (type == DT_F32) return ((const float *)p)[i];
+    if (type == DT_F8_E8M0) return e8m0_to_f32(((const uint8_t *)p)[i]);
     uint16_t h = ((const uint16_t *)p)[i];
     return type == DT_F16 ? f16_to_f32(h) : bf16_to_f32(h);
 }
@@ -35,19 +36,26 @@ uint32_t code_at(const uint32_t *row, int bits, int64_t i) {
     return code & ((1u << bits) - 1);
 }
 
+const int8_t e2m1_twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+static float element(struct tensor t, int64_t row, int64_t i) {
+    return load_float(t.data, t.type, row * t.stride[0] + i * t.stride[1]);
+}
+
 static void dequantize_row(const struct weight *w, int64_t row, float *y) {
     if (w->layout == WEIGHT_DENSE) {
-        for (int64_t i = 0; i < w->in; i++)
-            y[i] = load_float(w->data.data, w->data.type, row * w->in + i);
+        for (int64_t i = 0; i < w->in; i++) y[i] = element(w->data, row, i);
         return;
     }
-    const uint32_t *codes = (const uint32_t *)w->data.data + row * w->data.n[1];
-    int64_t groups = w->in / w->group;
-    for (int64_t g = 0; g < groups; g++) {
-        float scale = load_float(w->scales.data, w->scales.type, row * groups + g);
-        float bias = load_float(w->biases.data, w->biases.type, row * groups + g);
-        for (int64_t i = g * w->group; i < (g + 1) * w->group; i++)
-            y[i] = scale * (float)code_at(codes, w->bits, i) + bias;
+    const uint32_t *codes = (const uint32_t *)w->data.data + row * w->data.stride[0];
+    for (int64_t g = 0; g < w->in / w->group; g++) {
+        float scale = element(w->scales, row, g);
+        float bias = w->layout == WEIGHT_AFFINE ? element(w->biases, row, g) : 0;
+        for (int64_t i = g * w->group; i < (g + 1) * w->group; i++) {
+            uint32_t code = code_at(codes, w->bits, i);
+            y[i] = w->layout == WEIGHT_AFFINE ? scale * (float)code + bias
+                                              : scale * (0.5f * (float)e2m1_twice[code]);
+        }
     }
 }
 
@@ -84,6 +92,8 @@ static float activated(float x, enum activation act) {
     case ACT_SILU: return x / (1.0f + expf(-x));
     case ACT_GELU: return 0.5f * x * erfcf(-0.70710678118f * x);
     case ACT_GELU_TANH: return x / (1.0f + expf(-x * (GELU_LINEAR + GELU_CUBIC * x * x)));
+    case ACT_QUICK_GELU: return x / (1.0f + expf(-1.702f * x));
+    case ACT_SIGMOID: return 1.0f / (1.0f + expf(-x));
     }
     return x;
 }
@@ -106,6 +116,17 @@ static void scale_row(float *x, int64_t n, float by) {
 
 static void soft_cap_row(float *x, int64_t n, float cap) {
     for (int64_t i = 0; i < n; i++) x[i] = cap * tanhf(x[i] / cap);
+}
+
+static void add_scaled_row(float *x, const float *y, int64_t n, float by) {
+    for (int64_t i = 0; i < n; i++) x[i] += by * y[i];
+}
+
+static void clamp_row(float *x, int64_t n, float least, float most, float plus) {
+    for (int64_t i = 0; i < n; i++) {
+        float v = x[i] < least ? least : x[i];
+        x[i] = (v > most ? most : v) + plus;
+    }
 }
 
 static void rope_angles(float *cos, float *sin, const float *freq, int64_t n, float at,
@@ -168,6 +189,8 @@ const struct cpu_kernels kernels_plain = {
     .add = add_row,
     .scale = scale_row,
     .soft_cap = soft_cap_row,
+    .add_scaled = add_scaled_row,
+    .clamp = clamp_row,
     .angles = rope_angles,
     .rotate = rotate_row,
     .rotate_pairs = rotate_pairs_row,

@@ -46,8 +46,7 @@ static void quantize_row(void *arg, int64_t row) {
                          (const float *)j->x.data + row * j->x.stride[0], j->x.n[1], j->bits);
 }
 
-// x in 8 bits for weights of `bits` bits, in scratch.
-static struct q8 *quantize(struct context *c, struct tensor x, int bits) {
+struct q8 *cpu_round(struct context *c, struct tensor x, int bits) {
     int64_t blocks = x.n[0] * (x.n[1] / 32);
     struct tensor room =
         scratch_tensor(c, DT_U8, 2, (int64_t[]){blocks, (int64_t)sizeof(struct q8)});
@@ -57,9 +56,10 @@ static struct q8 *quantize(struct context *c, struct tensor x, int bits) {
     return j.q;
 }
 
-static bool quantizes(const struct context *c, const struct weight *w) {
-    return c->precision == PRECISION_NATIVE && c->dev->kernels->quantize &&
-           w->layout == WEIGHT_AFFINE && (w->bits == 4 || w->bits == 8);
+bool cpu_rounds(const struct context *c, const struct weight *w) {
+    bool known =
+        w->layout == WEIGHT_MXFP4 || (w->layout == WEIGHT_AFFINE && (w->bits == 4 || w->bits == 8));
+    return known && c->precision == PRECISION_NATIVE && c->dev->kernels->quantize;
 }
 
 // Tasks of as many outputs as leave each thread several; where the outputs are too few for that,
@@ -93,8 +93,8 @@ static void run_products(struct context *c, struct linear_job *j, int count, str
     int64_t outputs = 0;
     for (int i = 0; i < count; i++) {
         int kind = w[i]->bits == 8;
-        bool rounds = quantizes(c, w[i]);
-        if (rounds && !q[kind]) q[kind] = quantize(c, x, w[i]->bits);
+        bool rounds = cpu_rounds(c, w[i]);
+        if (rounds && !q[kind]) q[kind] = cpu_round(c, x, w[i]->bits);
         j->product[i] = (struct matmul){w[i],      x.data,      rounds ? q[kind] : NULL,
                                         y[i].data, x.stride[0], y[i].stride[0]};
         outputs += w[i]->out;

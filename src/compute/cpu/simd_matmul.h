@@ -78,11 +78,37 @@ static void chunk_rows(const struct chunk *c, int64_t outputs, int64_t rows) {
     }
 }
 
+// The columns [from, from + k) of the outputs [o0, o0 + outputs), [outputs, k], of a dense weight
+// that is published as [in, out].
+static void turn_panel(struct tensor t, int64_t o0, int64_t outputs, int64_t from, int64_t k,
+                       float *panel) {
+    for (int64_t o = 0; o < outputs; o += LANES) {
+        for (int64_t i = 0; i < k; i += LANES) {
+            int64_t rows = outputs - o < LANES ? outputs - o : LANES, left = k - i;
+            vf r[LANES];
+            for (int64_t l = 0; l < LANES; l++) {
+                int64_t at = (from + i + (l < left ? l : left - 1)) * t.stride[1] + o0 + o;
+                r[l] = rows < LANES ? vf_load_as_n(t.data, t.type, at, rows)
+                                    : vf_load_as(t.data, t.type, at);
+            }
+            vf_transpose(r);
+            for (int64_t l = 0; l < rows; l++) {
+                float *to = panel + (o + l) * k + i;
+                if (left < LANES)
+                    vf_store_n(to, r[l], left);
+                else
+                    vf_store(to, r[l]);
+            }
+        }
+    }
+}
+
 static void matmul_panel(const struct matmul *m, const struct tile *t, float *work) {
     static const float zeros[MATMUL_OUTPUTS] = {0};
     const struct weight *w = m->w;
     int64_t outputs = t->o1 - t->o0, rows = t->r1 - t->r0;
-    bool direct = w->layout == WEIGHT_DENSE && (w->data.type == DT_F32 || rows <= DIRECT_ROWS);
+    bool direct = w->layout == WEIGHT_DENSE && w->data.stride[1] == 1 &&
+                  (w->data.type == DT_F32 || rows <= DIRECT_ROWS);
     for (int64_t from = 0; from < w->in; from += MATMUL_CHUNK) {
         struct chunk c = {.ldx = m->ldx, .ldy = m->ldy};
         c.k = w->in - from < MATMUL_CHUNK ? w->in - from : MATMUL_CHUNK;
@@ -92,11 +118,14 @@ static void matmul_panel(const struct matmul *m, const struct tile *t, float *wo
         if (direct) {
             int64_t size = w->data.type == DT_F32 ? 4 : 2;
             c.type = w->data.type;
-            c.ld = w->in * size;
+            c.ld = w->data.stride[0] * size;
             c.w = (const char *)w->data.data + t->o0 * c.ld + from * size;
         } else {
-            for (int64_t o = 0; o < outputs; o++)
-                dequantize(w, t->o0 + o, from, c.k, work + o * c.k);
+            if (w->layout == WEIGHT_DENSE && w->data.stride[0] == 1 && w->data.stride[1] != 1)
+                turn_panel(w->data, t->o0, outputs, from, c.k, work);
+            else
+                for (int64_t o = 0; o < outputs; o++)
+                    dequantize(w, t->o0 + o, from, c.k, work + o * c.k);
             c.type = DT_F32;
             c.ld = c.k * (int64_t)sizeof(float);
             c.w = (const char *)work;

@@ -1,10 +1,11 @@
-// Products of affine weights of 4 and 8 bits with activations rounded to 8 bits, for the vector
-// files (vec.h):
+// Products of affine weights of 4 and 8 bits, and of MXFP4, with activations rounded to 8 bits, for
+// the vector files (vec.h):
 //
 //   y = sum over blocks of 32: scale_w scale_x (sum (code - centre) q) + bias_w' sum x
 //
 // where centre = 2^(bits - 1) and bias_w' = bias_w + centre scale_w. Signed codes are what the
-// rounding error of x is multiplied by, and they are smaller; the bias meets the exact sum.
+// rounding error of x is multiplied by, and they are smaller; the bias meets the exact sum. The
+// codes of MXFP4 are looked up: twice an e2m1 is a whole number, of at most 12.
 //
 // A lane holds one output. The codes of LANES rows are transposed four bytes at a time, for few
 // rows of x in registers, for many into a panel that is then used again. The sum over a block is
@@ -13,6 +14,8 @@
 #define COMPUTE_CPU_SIMD_Q8_H
 
 #include "compute/cpu/simd_rows.h"
+
+enum q8_kind { Q8_CODES4, Q8_CODES8, Q8_FLOATS4 };
 
 #if defined(__AVX512F__)
 
@@ -24,6 +27,12 @@ static inline void vi_store(uint8_t *p, vi a) { _mm512_storeu_si512(p, a); }
 static inline vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 static inline vi vi_low(void) { return _mm512_set1_epi8(15); }
 static inline vi vi_shift4(vi a) { return _mm512_srli_epi16(a, 4); }
+// Twice the value of each e2m1 code, and 12 more: the dot product takes no negative codes.
+static inline vi vi_e2m1(vi a) {
+    __m128i twice = _mm_loadu_si128((const __m128i *)e2m1_twice);
+    __m128i moved = _mm_add_epi8(twice, _mm_set1_epi8(12));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(moved), a);
+}
 
 // 16 bytes of each of the rows i, i + 4, ...
 static inline vi vi_gather(const uint8_t *const row[LANES], int64_t at, int i) {
@@ -43,12 +52,11 @@ static inline void vi_transpose4(vi a[4]) {
     a[3] = _mm512_unpackhi_epi64(b1, b3);
 }
 
-// Each lane's sum of code times q over a block of 32, in f32.
-INLINE vf block_sum(int bits, const vi c[8], const struct q8 *x) {
+// Each lane's sum of code times q over a block of 32, in f32. `centred` is for codes moved by 8.
+INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
     int32_t q[8];
     memcpy(q, x->q, sizeof q);
-    (void)bits;
-    vi sum = _mm512_set1_epi32(x->centred);
+    vi sum = _mm512_set1_epi32(kind == Q8_FLOATS4 ? x->centred / 2 * 3 : x->centred);
     for (int i = 0; i < 8; i++) sum = _mm512_dpbusd_epi32(sum, c[i], _mm512_set1_epi32(q[i]));
     return _mm512_cvtepi32_ps(sum);
 }
@@ -63,6 +71,11 @@ static inline void vi_store(uint8_t *p, vi a) { _mm256_storeu_si256((__m256i *)p
 static inline vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
 static inline vi vi_low(void) { return _mm256_set1_epi8(15); }
 static inline vi vi_shift4(vi a) { return _mm256_srli_epi16(a, 4); }
+// Twice the value of each e2m1 code.
+static inline vi vi_e2m1(vi a) {
+    __m128i twice = _mm_loadu_si128((const __m128i *)e2m1_twice);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(twice), a);
+}
 
 // 16 bytes of each of the rows i and i + 4
 static inline vi vi_gather(const uint8_t *const row[LANES], int64_t at, int i) {
@@ -81,21 +94,27 @@ static inline void vi_transpose4(vi a[4]) {
 }
 
 // Each lane's sum of code times q over a block of 32, in f32. Eight products of a pair, each at
-// most 2 * 15 * 128, fit 16 bits; codes of 8 bits are taken in halves.
-INLINE vf block_sum(int bits, const vi c[8], const struct q8 *x) {
+// most 2 * 15 * 128, fit 16 bits; codes of 8 bits are taken in halves, signed ones by their size.
+INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
     vi low = vi_low(), sum = _mm256_setzero_si256(), high = _mm256_setzero_si256();
     for (int i = 0; i < 8; i++) {
         int32_t q;
         memcpy(&q, x->q + 4 * i, sizeof q);
         vi four = _mm256_set1_epi32(q);
-        vi codes = bits == 4 ? c[i] : vi_and(c[i], low);
+        vi codes = kind == Q8_CODES8 ? vi_and(c[i], low) : c[i];
+        if (kind == Q8_FLOATS4) {
+            codes = _mm256_abs_epi8(c[i]);
+            four = _mm256_sign_epi8(four, c[i]);
+        }
         sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, four));
-        if (bits == 4) continue;
+        if (kind != Q8_CODES8) continue;
         codes = vi_and(vi_shift4(c[i]), low);
         high = _mm256_add_epi16(high, _mm256_maddubs_epi16(codes, four));
     }
     vi all = _mm256_madd_epi16(sum, _mm256_set1_epi16(1));
-    if (bits == 8) all = _mm256_add_epi32(all, _mm256_madd_epi16(high, _mm256_set1_epi16(16)));
+    if (kind == Q8_FLOATS4) return _mm256_cvtepi32_ps(all);
+    if (kind == Q8_CODES8)
+        all = _mm256_add_epi32(all, _mm256_madd_epi16(high, _mm256_set1_epi16(16)));
     return _mm256_cvtepi32_ps(_mm256_add_epi32(all, _mm256_set1_epi32(x->centred)));
 }
 
@@ -105,20 +124,21 @@ INLINE vf block_sum(int bits, const vi c[8], const struct q8 *x) {
 struct q8_panel {
     const uint8_t *row[LANES]; // their codes, as published; past the last output it repeats
     const uint8_t *packed;     // [blocks, 8, LANES, 4], or NULL
-    const float *scale, *bias; // [groups, LANES]
+    const float *scale, *bias; // [groups, LANES]; bias of affine codes only
     int64_t from, groups;      // of the chunk
     const uint8_t *next;       // the codes that will be read after these, fetched ahead
 };
 
 // The codes of block `block` of the rows, 4 of each output in each vector.
-INLINE void load_codes(int bits, const struct q8_panel *p, int64_t block, vi c[8]) {
-    if (bits == 4) {
+INLINE void load_codes(enum q8_kind kind, const struct q8_panel *p, int64_t block, vi c[8]) {
+    if (kind != Q8_CODES8) {
         for (int i = 0; i < 4; i++) c[i] = vi_gather(p->row, block * 16, i);
         vi_transpose4(c);
         for (int i = 0; i < 4; i++) {
             c[i + 4] = vi_and(vi_shift4(c[i]), vi_low());
             c[i] = vi_and(c[i], vi_low());
         }
+        for (int i = 0; i < 8 && kind == Q8_FLOATS4; i++) c[i] = vi_e2m1(c[i]);
         return;
     }
     for (int i = 0; i < 8; i++) c[i] = vi_gather(p->row, block * 32 + i / 4 * 16, i % 4);
@@ -127,50 +147,52 @@ INLINE void load_codes(int bits, const struct q8_panel *p, int64_t block, vi c[8
 }
 
 // y += for xr rows of x, `ldq` blocks apart; a group is `per` blocks
-INLINE void q8_dots(int xr, int bits, const struct q8_panel *p, int64_t per, const struct q8 *x,
-                    int64_t ldq, vf y[Q8_ROWS]) {
+INLINE void q8_dots(int xr, enum q8_kind kind, const struct q8_panel *p, int64_t per,
+                    const struct q8 *x, int64_t ldq, vf y[Q8_ROWS]) {
     enum { BLOCK = 8 * LANES * 4 }; // bytes of a block's codes, a byte each
     for (int64_t g = 0; g < p->groups; g++) {
-        vf scale = vf_load(p->scale + g * LANES), bias = vf_load(p->bias + g * LANES);
+        vf scale = vf_load(p->scale + g * LANES), bias = vf_zero();
+        if (kind != Q8_FLOATS4) bias = vf_load(p->bias + g * LANES);
         for (int64_t b = g * per; b < (g + 1) * per; b++) {
             vi c[8];
             if (p->packed) {
                 for (int i = 0; i < 8; i++) c[i] = vi_load(p->packed + b * BLOCK + i * LANES * 4);
             } else {
-                load_codes(bits, p, p->from * per + b, c);
-                for (int i = 0; i < BLOCK * bits / 8; i += 64)
-                    _mm_prefetch((const char *)p->next + b * BLOCK * bits / 8 + i, _MM_HINT_T0);
+                int bytes = kind == Q8_CODES8 ? BLOCK : BLOCK / 2;
+                load_codes(kind, p, p->from * per + b, c);
+                for (int i = 0; i < bytes; i += 64)
+                    _mm_prefetch((const char *)p->next + b * bytes + i, _MM_HINT_T0);
             }
             for (int r = 0; r < xr; r++) {
                 const struct q8 *at = x + r * ldq + b;
-                vf sum = block_sum(bits, c, at);
+                vf sum = block_sum(kind, c, at);
                 y[r] = vf_fma(sum, vf_mul(scale, vf_set(at->scale)), y[r]);
-                y[r] = vf_fma(bias, vf_set(at->sum), y[r]);
+                y[r] = vf_fma(bias, vf_set(at->sum), y[r]); // also brings what is not finite
             }
         }
     }
 }
 
-INLINE void q8_some(int xr, int bits, const struct q8_panel *p, int64_t per, const struct q8 *x,
-                    int64_t ldq, vf y[Q8_ROWS]) {
+INLINE void q8_some(int xr, enum q8_kind kind, const struct q8_panel *p, int64_t per,
+                    const struct q8 *x, int64_t ldq, vf y[Q8_ROWS]) {
     switch (xr) {
-    case 1: q8_dots(1, bits, p, per, x, ldq, y); break;
-    case 2: q8_dots(2, bits, p, per, x, ldq, y); break;
-    case 3: q8_dots(3, bits, p, per, x, ldq, y); break;
-    case 4: q8_dots(4, bits, p, per, x, ldq, y); break;
+    case 1: q8_dots(1, kind, p, per, x, ldq, y); break;
+    case 2: q8_dots(2, kind, p, per, x, ldq, y); break;
+    case 3: q8_dots(3, kind, p, per, x, ldq, y); break;
+    case 4: q8_dots(4, kind, p, per, x, ldq, y); break;
 #if defined(__AVX512F__)
-    case 5: q8_dots(5, bits, p, per, x, ldq, y); break;
-    case 6: q8_dots(6, bits, p, per, x, ldq, y); break;
-    case 7: q8_dots(7, bits, p, per, x, ldq, y); break;
-    case 8: q8_dots(8, bits, p, per, x, ldq, y); break;
+    case 5: q8_dots(5, kind, p, per, x, ldq, y); break;
+    case 6: q8_dots(6, kind, p, per, x, ldq, y); break;
+    case 7: q8_dots(7, kind, p, per, x, ldq, y); break;
+    case 8: q8_dots(8, kind, p, per, x, ldq, y); break;
 #endif
     }
 }
 
-INLINE void pack_codes(int bits, const struct q8_panel *p, int64_t per, uint8_t *out) {
+INLINE void pack_codes(enum q8_kind kind, const struct q8_panel *p, int64_t per, uint8_t *out) {
     for (int64_t b = 0; b < p->groups * per; b++) {
         vi c[8];
-        load_codes(bits, p, p->from * per + b, c);
+        load_codes(kind, p, p->from * per + b, c);
         for (int i = 0; i < 8; i++) vi_store(out + (b * 8 + i) * LANES * 4, c[i]);
     }
 }
@@ -191,7 +213,7 @@ INLINE void load_square(enum dtype type, bool full, const char *p, int64_t strid
 // overwritten.
 INLINE void load_groups_of(enum dtype type, float *out, const struct tensor *t, int64_t row,
                            int64_t rows, int64_t from, int64_t n) {
-    int64_t size = type == DT_F32 ? 4 : 2, stride = t->n[1] * size;
+    int64_t size = type == DT_F32 ? 4 : type == DT_F8_E8M0 ? 1 : 2, stride = t->stride[0] * size;
     const char *p = (const char *)t->data + row * stride + from * size;
     for (int64_t done = 0; done < n; done += LANES) {
         int64_t g = n - done < LANES && n > LANES ? n - LANES : done; // the last ones overlap
@@ -210,11 +232,12 @@ static void load_groups(float *out, const struct tensor *t, int64_t row, int64_t
     if (t->type == DT_F16) load_groups_of(DT_F16, out, t, row, rows, from, n);
     if (t->type == DT_BF16) load_groups_of(DT_BF16, out, t, row, rows, from, n);
     if (t->type == DT_F32) load_groups_of(DT_F32, out, t, row, rows, from, n);
+    if (t->type == DT_F8_E8M0) load_groups_of(DT_F8_E8M0, out, t, row, rows, from, n);
 }
 
 // One chunk of columns for the outputs [o, o + count) and all rows of the tile.
-static void q8_chunk(const struct matmul *m, const struct tile *t, int64_t o, int64_t count,
-                     const struct q8_panel *p) {
+static void q8_chunk(const struct matmul *m, const struct tile *t, enum q8_kind kind, int64_t o,
+                     int64_t count, const struct q8_panel *p) {
     const struct weight *w = m->w;
     int64_t ldq = w->in / 32, per = w->group / 32;
     vf start = vf_zero();
@@ -229,10 +252,11 @@ static void q8_chunk(const struct matmul *m, const struct tile *t, int64_t o, in
                 acc[i] = count < LANES ? vf_load_n(y + i * m->ldy, count) : vf_load(y + i * m->ldy);
         }
         const struct q8 *x = m->q + r * ldq + p->from * per;
-        if (w->bits == 4)
-            q8_some(xr, 4, p, per, x, ldq, acc);
-        else
-            q8_some(xr, 8, p, per, x, ldq, acc);
+        switch (kind) {
+        case Q8_CODES4: q8_some(xr, Q8_CODES4, p, per, x, ldq, acc); break;
+        case Q8_CODES8: q8_some(xr, Q8_CODES8, p, per, x, ldq, acc); break;
+        case Q8_FLOATS4: q8_some(xr, Q8_FLOATS4, p, per, x, ldq, acc); break;
+        }
         for (int i = 0; i < xr; i++) {
             if (count < LANES)
                 vf_store_n(y + i * m->ldy, acc[i], count);
@@ -246,21 +270,29 @@ static void q8_chunk(const struct matmul *m, const struct tile *t, int64_t o, in
 static void load_scales(const struct weight *w, int64_t o, int64_t count, struct q8_panel *p,
                         float *scale, float *bias) {
     load_groups(scale, &w->scales, o, count, p->from, p->groups); // bias lies after scale
+    p->scale = scale;
+    p->bias = bias;
+    if (w->layout == WEIGHT_MXFP4) {
+        for (int64_t g = 0; g < p->groups * LANES; g += LANES)
+            vf_store(scale + g, vf_mul(vf_load(scale + g), vf_set(0.5f)));
+        return;
+    }
     load_groups(bias, &w->biases, o, count, p->from, p->groups);
     vf centre = vf_set((float)(1 << (w->bits - 1)));
     for (int64_t g = 0; g < p->groups * LANES; g += LANES)
         vf_store(bias + g, vf_fma(vf_load(scale + g), centre, vf_load(bias + g)));
-    p->scale = scale;
-    p->bias = bias;
 }
 
 // Few rows go through all columns at once, so that the weights are read in the order in which they
 // lie; many rows in chunks, whose codes are packed once for all of them.
 static void matmul_q8(const struct matmul *m, const struct tile *t, float *work) {
     const struct weight *w = m->w;
+    enum q8_kind kind = w->layout == WEIGHT_MXFP4 ? Q8_FLOATS4
+                        : w->bits == 4            ? Q8_CODES4
+                                                  : Q8_CODES8;
     bool packs = t->r1 - t->r0 > Q8_ROWS;
     int64_t groups = w->in / w->group, chunk = packs ? MATMUL_CHUNK / w->group : groups;
-    int64_t row_bytes = w->data.n[1] * 4, per = w->group / 32;
+    int64_t row_bytes = w->data.stride[0] * 4, per = w->group / 32;
     float *scale = work, *bias = scale + chunk * LANES;
     uint8_t *packed = (uint8_t *)(bias + chunk * LANES);
     for (int64_t o = t->o0; o < t->o1; o += LANES) {
@@ -273,9 +305,10 @@ static void matmul_q8(const struct matmul *m, const struct tile *t, float *work)
         for (p.from = 0; p.from < groups; p.from += chunk) {
             p.groups = groups - p.from < chunk ? groups - p.from : chunk;
             load_scales(w, o, count, &p, scale, bias);
-            if (packs && w->bits == 4) pack_codes(4, &p, per, packed);
-            if (packs && w->bits == 8) pack_codes(8, &p, per, packed);
-            q8_chunk(m, t, o, count, &p);
+            if (packs && kind == Q8_CODES4) pack_codes(Q8_CODES4, &p, per, packed);
+            if (packs && kind == Q8_CODES8) pack_codes(Q8_CODES8, &p, per, packed);
+            if (packs && kind == Q8_FLOATS4) pack_codes(Q8_FLOATS4, &p, per, packed);
+            q8_chunk(m, t, kind, o, count, &p);
         }
     }
 }

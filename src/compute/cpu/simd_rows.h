@@ -78,6 +78,8 @@ static inline vf activated(vf x, enum activation act) {
     case ACT_GELU_TANH:
         return logistic_product(
             x, vf_mul(x, vf_fma(vf_mul(x, x), vf_set(GELU_CUBIC), vf_set(GELU_LINEAR))));
+    case ACT_QUICK_GELU: return logistic_product(x, vf_mul(x, vf_set(1.702f)));
+    case ACT_SIGMOID: return logistic_product(vf_set(1.0f), x);
     }
     return x;
 }
@@ -115,6 +117,26 @@ static void soft_cap_row(float *x, int64_t n, float cap) {
     for (; i + LANES <= n; i += LANES)
         vf_store(x + i, vf_mul(by, vf_tanh(vf_div(vf_load(x + i), by))));
     if (i < n) vf_store_n(x + i, vf_mul(by, vf_tanh(vf_div(vf_load_n(x + i, n - i), by))), n - i);
+}
+
+static void add_scaled_row(float *x, const float *y, int64_t n, float by) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vf_store(x + i, vf_fma(vf_set(by), vf_load(y + i), vf_load(x + i)));
+    for (; i < n; i++) x[i] += by * y[i];
+}
+
+static void clamp_row(float *x, int64_t n, float least, float most, float plus) {
+    for (int64_t i = 0; i < n; i += LANES) {
+        int64_t count = n - i < LANES ? n - i : LANES;
+        vf v = count < LANES ? vf_load_n(x + i, count) : vf_load(x + i);
+        v = vf_min(vf_set(most), vf_max(vf_set(least), v));
+        v = vf_add(v, vf_set(plus));
+        if (count < LANES)
+            vf_store_n(x + i, v, count);
+        else
+            vf_store(x + i, v);
+    }
 }
 
 // sin and cos of n <= LANES angles. A whole number of quarter turns is taken off in double, so
@@ -197,23 +219,49 @@ static void unpack_codes(uint8_t *out, const uint32_t *row, int bits, int64_t fr
     }
 }
 
+static void dequantize_dense(struct tensor t, int64_t row, int64_t from, int64_t n, float *y) {
+    int64_t i = 0, at = row * t.stride[0] + from * t.stride[1];
+    if (t.stride[1] == 1)
+        for (; i + LANES <= n; i += LANES) vf_store(y + i, vf_load_as(t.data, t.type, at + i));
+    for (; i < n; i++) y[i] = load_float(t.data, t.type, at + i * t.stride[1]);
+}
+
+static void dequantize_mxfp4(const struct weight *w, int64_t row, int64_t from, int64_t n,
+                             float *y) {
+    const uint32_t *codes = (const uint32_t *)w->data.data + row * w->data.stride[0];
+    __m128i twice = _mm_loadu_si128((const __m128i *)e2m1_twice);
+    uint8_t code[32];
+    for (int64_t at = from; at < from + n; at += 32) {
+        int64_t g = row * w->scales.stride[0] + at / 32;
+        vf half = vf_set(0.5f), scale = vf_set(load_float(w->scales.data, w->scales.type, g));
+        unpack_codes(code, codes, 4, at, 32);
+        for (int64_t i = 0; i < 32; i += 16) {
+            __m128i *p = (__m128i *)(code + i);
+            _mm_storeu_si128(p, _mm_shuffle_epi8(twice, _mm_loadu_si128(p)));
+        }
+        for (int64_t i = 0; i < 32; i += LANES)
+            vf_store(y + at - from + i, vf_mul(vf_mul(vf_from_i8(code + i), half), scale));
+    }
+}
+
 // Columns [from, from + n) of a weight's row, in floats. from and n are multiples of a group,
 // where there are groups.
 static void dequantize(const struct weight *w, int64_t row, int64_t from, int64_t n, float *y) {
     if (w->layout == WEIGHT_DENSE) {
-        int64_t i = 0, at = row * w->in + from;
-        for (; i + LANES <= n; i += LANES)
-            vf_store(y + i, vf_load_as(w->data.data, w->data.type, at + i));
-        for (; i < n; i++) y[i] = load_float(w->data.data, w->data.type, at + i);
+        dequantize_dense(w->data, row, from, n, y);
         return;
     }
-    const uint32_t *codes = (const uint32_t *)w->data.data + row * w->data.n[1];
-    int64_t groups = w->in / w->group;
+    if (w->layout == WEIGHT_MXFP4) {
+        dequantize_mxfp4(w, row, from, n, y);
+        return;
+    }
+    const uint32_t *codes = (const uint32_t *)w->data.data + row * w->data.stride[0];
     uint8_t code[128];
     for (int64_t at = from; at < from + n; at += w->group) {
-        int64_t g = row * groups + at / w->group;
-        vf scale = vf_set(load_float(w->scales.data, w->scales.type, g));
-        vf bias = vf_set(load_float(w->biases.data, w->biases.type, g));
+        int64_t g = at / w->group;
+        vf scale =
+            vf_set(load_float(w->scales.data, w->scales.type, row * w->scales.stride[0] + g));
+        vf bias = vf_set(load_float(w->biases.data, w->biases.type, row * w->biases.stride[0] + g));
         unpack_codes(code, codes, w->bits, at, w->group);
         for (int64_t i = 0; i < w->group; i += LANES)
             vf_store(y + at - from + i, vf_fma(vf_from_u8(code + i), scale, bias));

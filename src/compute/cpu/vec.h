@@ -63,6 +63,18 @@ static inline void vf_to_bf16(uint16_t *p, vf a) {
 static inline vf vf_from_u8(const uint8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
+// 16 bytes, each a whole number in [-128, 127]
+static inline vf vf_from_i8(const uint8_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+// 16 bytes of F8_E8M0 (tensor.h)
+static inline vf vf_from_e8m0(const uint8_t *p) {
+    __m512i b = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    __m512i all = _mm512_slli_epi32(b, 23), least = _mm512_set1_epi32(0x400000);
+    all = _mm512_mask_mov_epi32(all, _mm512_testn_epi32_mask(b, b), least);
+    __mmask16 nan = _mm512_cmpeq_epi32_mask(b, _mm512_set1_epi32(255));
+    return _mm512_castsi512_ps(_mm512_mask_or_epi32(all, nan, all, least));
+}
 
 static inline float vf_sum(vf a) {
     __m256 lo = _mm512_castps512_ps256(a), hi = _mm512_extractf32x8_ps(a, 1);
@@ -162,6 +174,19 @@ static inline void vf_to_bf16(uint16_t *p, vf a) {
 static inline vf vf_from_u8(const uint8_t *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
+// 8 bytes, each a whole number in [-128, 127]
+static inline vf vf_from_i8(const uint8_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+// 8 bytes of F8_E8M0 (tensor.h)
+static inline vf vf_from_e8m0(const uint8_t *p) {
+    __m256i b = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    __m256i all = _mm256_slli_epi32(b, 23), least = _mm256_set1_epi32(0x400000);
+    __m256i zero = _mm256_cmpeq_epi32(b, _mm256_setzero_si256());
+    __m256i nan = _mm256_cmpeq_epi32(b, _mm256_set1_epi32(255));
+    all = _mm256_or_si256(all, _mm256_and_si256(_mm256_or_si256(zero, nan), least));
+    return _mm256_castsi256_ps(all);
+}
 
 static inline float vf_sum(vf a) {
     __m128 t = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -198,12 +223,18 @@ static inline void vf_transpose(vf r[LANES]) {
 // LANES elements of a float type's memory from element i on.
 static inline vf vf_load_as(const void *p, enum dtype type, int64_t i) {
     if (type == DT_F32) return vf_load((const float *)p + i);
+    if (type == DT_F8_E8M0) return vf_from_e8m0((const uint8_t *)p + i);
     const uint16_t *half = (const uint16_t *)p + i;
     return type == DT_F16 ? vf_from_f16(half) : vf_from_bf16(half);
 }
 
-// n < LANES elements, and zeros after them.
+// n < LANES elements, and after them zeros (of F8_E8M0, its least value).
 static inline vf vf_load_as_n(const void *p, enum dtype type, int64_t i, int64_t n) {
+    if (type == DT_F8_E8M0) {
+        uint8_t all[LANES] = {0};
+        memcpy(all, (const uint8_t *)p + i, (size_t)n);
+        return vf_from_e8m0(all);
+    }
 #if defined(__AVX512F__)
     if (type == DT_F32) return _mm512_maskz_loadu_ps(first_lanes(n), (const float *)p + i);
     __m256i half = _mm256_maskz_loadu_epi16(first_lanes(n), (const uint16_t *)p + i);

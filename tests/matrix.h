@@ -1,0 +1,146 @@
+// Matrices in every layout that kernels read, with what they stand for in double precision.
+#ifndef TESTS_MATRIX_H
+#define TESTS_MATRIX_H
+
+#include "machine.h"
+
+enum place { TIGHT, APART, DOWN }; // side by side, every other one, as columns
+
+struct layout {
+    enum weight_layout kind;
+    enum dtype type; // of dense data, or of scales and biases
+    int bits, group;
+    enum place place;
+};
+
+struct matrix {
+    struct weight w;
+    double *value;  // [out, in]
+    double *spread; // |scale (code - 2^(bits - 1))|: what rounding of x is multiplied by
+    double *size;   // |scale code| + |bias|: what f32 arithmetic rounds
+};
+
+static inline void matrix_free(struct matrix *m) {
+    free(m->value);
+    free(m->spread);
+    free(m->size);
+}
+
+static inline struct matrix dense_matrix(struct machine *m, enum dtype type, int64_t out,
+                                         int64_t in) {
+    int64_t n = out * in;
+    struct matrix a = {.value = mem_array((size_t)n, 8)};
+    a.spread = mem_array((size_t)n, 8);
+    a.size = mem_array((size_t)n, 8);
+    for (int64_t i = 0; i < n; i++) a.value[i] = noise();
+    void *data = round_to(type, a.value, n, a.value);
+    for (int64_t i = 0; i < n; i++) a.size[i] = fabs(a.value[i]);
+    a.w = (struct weight){.layout = WEIGHT_DENSE, .out = out, .in = in};
+    a.w.data = tensor_2d(type, out, in, put(m, data, (size_t)n * dtype_size(type)));
+    free(data);
+    return a;
+}
+
+static inline struct matrix affine_matrix(struct machine *m, const struct layout *l, int64_t out,
+                                          int64_t in) {
+    int64_t n = out * in, groups = n / l->group, words = in * l->bits / 32;
+    struct matrix a = {.value = mem_array((size_t)n, 8)};
+    a.spread = mem_array((size_t)n, 8);
+    a.size = mem_array((size_t)n, 8);
+    double *scale = mem_array((size_t)groups, 8), *bias = mem_array((size_t)groups, 8);
+    uint32_t *codes = mem_array((size_t)(out * words), 4);
+    for (int64_t g = 0; g < groups; g++) {
+        scale[g] = (g % 7 == 3 ? -1 : 1) * (0.5 + uniform()) / (1 << (l->bits - 1));
+        bias[g] = -scale[g] * (1 << (l->bits - 1)) * (0.8 + 0.4 * uniform());
+    }
+    void *scales = round_to(l->type, scale, groups, scale);
+    void *biases = round_to(l->type, bias, groups, bias);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t code = random_bits() & ((1u << l->bits) - 1);
+        for (int b = 0; b < l->bits; b++) {
+            int64_t bit = i % in * l->bits + b;
+            codes[i / in * words + bit / 32] |= (code >> b & 1) << (bit & 31);
+        }
+        double s = scale[i / l->group], c = bias[i / l->group];
+        a.value[i] = s * code + c;
+        a.spread[i] = fabs(s * (code - (double)(1 << (l->bits - 1))));
+        a.size[i] = fabs(s * code) + fabs(c);
+    }
+    int64_t each = in / l->group;
+    size_t bytes = (size_t)groups * dtype_size(l->type);
+    a.w = (struct weight){WEIGHT_AFFINE, out, in, l->bits, l->group, .bias = {0}};
+    a.w.data = tensor_2d(DT_U32, out, words, put(m, codes, (size_t)(out * words) * 4));
+    a.w.scales = tensor_2d(l->type, out, each, put(m, scales, bytes));
+    a.w.biases = tensor_2d(l->type, out, each, put(m, biases, bytes));
+    free(scale), free(bias), free(scales), free(biases), free(codes);
+    return a;
+}
+
+static inline struct matrix mxfp4_matrix(struct machine *m, int64_t out, int64_t in) {
+    static const double values[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    int64_t n = out * in;
+    struct matrix a = {.value = mem_array((size_t)n, 8)};
+    a.spread = mem_array((size_t)n, 8);
+    a.size = mem_array((size_t)n, 8);
+    uint8_t *codes = mem_array((size_t)n / 2, 1), *scales = mem_array((size_t)n / 32, 1);
+    for (int64_t g = 0; g < n / 32; g++) scales[g] = (uint8_t)(122 + random_bits() % 8);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t code = random_bits() & 15;
+        codes[i / 2] |= (uint8_t)(code << i % 2 * 4);
+        a.value[i] = ldexp(code & 8 ? -values[code & 7] : values[code & 7], scales[i / 32] - 127);
+        a.spread[i] = a.size[i] = fabs(a.value[i]);
+    }
+    a.w = (struct weight){WEIGHT_MXFP4, out, in, 4, 32, .bias = {0}};
+    a.w.data = tensor_2d(DT_U32, out, in / 8, put(m, codes, (size_t)n / 2));
+    a.w.scales = tensor_2d(DT_F8_E8M0, out, in / 32, put(m, scales, (size_t)n / 32));
+    free(codes), free(scales);
+    return a;
+}
+
+static inline struct matrix tight_matrix(struct machine *m, const struct layout *l, int64_t out,
+                                         int64_t in) {
+    if (l->kind == WEIGHT_DENSE) return dense_matrix(m, l->type, out, in);
+    return l->kind == WEIGHT_AFFINE ? affine_matrix(m, l, out, in) : mxfp4_matrix(m, out, in);
+}
+
+static inline double *take(double *from, int64_t rows, int64_t width, int64_t row_step,
+                           int64_t element_step, int64_t at) {
+    double *to = mem_array((size_t)(rows * width), 8);
+    for (int64_t i = 0; i < rows * width; i++)
+        to[i] = from[i / width * row_step + i % width * element_step + at];
+    free(from);
+    return to;
+}
+
+// The same matrix as a view of one with twice its rows, or of one with rows for columns.
+static inline struct matrix make_matrix(struct machine *m, const struct layout *l, int64_t out,
+                                        int64_t in) {
+    if (l->place == TIGHT) return tight_matrix(m, l, out, in);
+    bool down = l->place == DOWN;
+    struct matrix a = tight_matrix(m, l, down ? in : 2 * out, down ? out : in);
+    int64_t step = down ? 1 : 2 * in, each = down ? out : 1, at = down ? 0 : in;
+    a.value = take(a.value, out, in, step, each, at);
+    a.spread = take(a.spread, out, in, step, each, at);
+    a.size = take(a.size, out, in, step, each, at);
+    a.w = down ? weight_transposed(&a.w) : weight_rows(&a.w, 1, out, 2);
+    return a;
+}
+
+static const struct layout layouts[] = {
+    {WEIGHT_DENSE, DT_F32, 0, 0, TIGHT},      {WEIGHT_DENSE, DT_F16, 0, 0, TIGHT},
+    {WEIGHT_DENSE, DT_BF16, 0, 0, TIGHT},     {WEIGHT_AFFINE, DT_F16, 4, 32, TIGHT},
+    {WEIGHT_AFFINE, DT_BF16, 4, 64, TIGHT},   {WEIGHT_AFFINE, DT_F32, 4, 128, TIGHT},
+    {WEIGHT_AFFINE, DT_F16, 8, 32, TIGHT},    {WEIGHT_AFFINE, DT_BF16, 8, 64, TIGHT},
+    {WEIGHT_AFFINE, DT_F32, 8, 128, TIGHT},   {WEIGHT_MXFP4, DT_F8_E8M0, 4, 32, TIGHT},
+    {WEIGHT_MXFP4, DT_F8_E8M0, 4, 32, APART}, {WEIGHT_AFFINE, DT_BF16, 4, 64, APART},
+    {WEIGHT_DENSE, DT_BF16, 0, 0, APART},     {WEIGHT_DENSE, DT_F16, 0, 0, DOWN},
+    {WEIGHT_AFFINE, DT_F16, 2, 32, TIGHT},    {WEIGHT_AFFINE, DT_BF16, 3, 64, TIGHT},
+    {WEIGHT_AFFINE, DT_F16, 5, 32, TIGHT},    {WEIGHT_AFFINE, DT_BF16, 6, 128, TIGHT},
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
+static inline int64_t whole_groups(const struct layout *l, int64_t in) {
+    return l->kind == WEIGHT_DENSE ? in : (in + l->group - 1) / l->group * l->group;
+}
+
+#endif

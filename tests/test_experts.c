@@ -1,0 +1,378 @@
+// The ops of mixtures of experts, on every instruction set that this machine has: the router's
+// choice against a definition in double precision, and the products against those of single rows,
+// bit for bit.
+#include "matrix.h"
+
+static int32_t *get_i32(struct machine *m, struct tensor t) {
+    int32_t *out = mem_array((size_t)tensor_count(t), sizeof *out);
+    t.type = DT_F32; // of the same size
+    float *bits = get(m, t);
+    memcpy(out, bits, (size_t)tensor_count(t) * sizeof *out);
+    free(bits);
+    return out;
+}
+
+// --- the choice ----------------------------------------------------------------------------------
+
+struct choice {
+    int64_t experts;
+    struct route_options opt;
+    bool biased;
+};
+
+static const struct choice choices[] = {
+    {8, {ROUTE_SOFTMAX, 3, true, 1, .groups = 0}, false},
+    {60, {ROUTE_SOFTMAX, 4, false, 1, .groups = 0}, false},
+    {4, {ROUTE_TOP_SOFTMAX, 2, false, 1, .groups = 0}, false},
+    {33, {ROUTE_TOP_SOFTMAX, 8, true, 0.5f, .groups = 0}, false},
+    {7, {ROUTE_SIGMOID, 1, false, 1, .groups = 0}, false},
+    {5, {ROUTE_SIGMOID, 5, true, 2.5f, .groups = 0}, true},
+    {6, {ROUTE_SOFTMAX, 2, true, 1, .groups = 0}, true},
+    {16, {ROUTE_SIGMOID, 3, true, 2.5f, {0}, 4, 2, GROUP_BEST_TWO}, true},
+    {24, {ROUTE_SOFTMAX, 6, false, 16, {0}, 8, 3, GROUP_BEST}, false},
+    {12, {ROUTE_SIGMOID, 4, true, 1, {0}, 3, 1, GROUP_BEST_TWO}, true},
+    {1, {ROUTE_SOFTMAX, 1, true, 1, .groups = 0}, false},
+};
+
+static double sum_exp(const float *x, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += exp((double)x[i]);
+    return sum;
+}
+
+static void drop_groups(double *by, int64_t experts, const struct route_options *o) {
+    int64_t each = experts / o->groups;
+    double value[16];
+    for (int64_t g = 0; g < o->groups; g++) {
+        double best = -INFINITY, second = -INFINITY;
+        for (int64_t i = g * each; i < (g + 1) * each; i++) {
+            second = fmax(second, fmin(best, by[i]));
+            best = fmax(best, by[i]);
+        }
+        value[g] = o->group_score == GROUP_BEST ? best : best + second;
+    }
+    for (int64_t g = 0; g < o->groups; g++) {
+        int64_t better = 0;
+        for (int64_t k = 0; k < o->groups; k++) better += value[k] > value[g];
+        for (int64_t i = g * each; i < (g + 1) * each && better >= o->top_groups; i++)
+            by[i] = -INFINITY;
+    }
+}
+
+static void check_choice(const struct choice *c, const float *logit, const float *bias,
+                         const int32_t *id, const float *weight) {
+    double score[64] = {0}, by[64] = {0}, want[16] = {0}, total = 0;
+    double all = sum_exp(logit, c->experts);
+    for (int64_t i = 0; i < c->experts; i++) {
+        double x = logit[i];
+        score[i] = c->opt.score == ROUTE_SOFTMAX ? exp(x) / all : 1 / (1 + exp(-x));
+        by[i] = (c->opt.score == ROUTE_TOP_SOFTMAX ? x : score[i]) + (bias ? bias[i] : 0);
+    }
+    if (c->opt.groups) drop_groups(by, c->experts, &c->opt);
+    for (int64_t k = 0; k < c->opt.top; k++) {
+        int64_t best = 0;
+        for (int64_t i = 1; i < c->experts; i++)
+            if (by[i] > by[best]) best = i;
+        assert_int_equal(id[k], best);
+        by[best] = -INFINITY;
+        want[k] = c->opt.score == ROUTE_TOP_SOFTMAX ? exp((double)logit[best]) : score[best];
+        total += want[k];
+    }
+    bool divided = c->opt.normalize || c->opt.score == ROUTE_TOP_SOFTMAX;
+    for (int64_t k = 0; k < c->opt.top; k++) {
+        double w = want[k] / (divided ? total : 1) * c->opt.scale;
+        expect_near("route", k, weight[k], w, 1e-6 * w);
+    }
+}
+
+// Every entry is once in the order, which is by expert and then by row.
+static void check_order(struct machine *m, const struct routes *r, const int32_t *id) {
+    int32_t *order = get_i32(m, r->order), *row = get_i32(m, r->row);
+    int32_t *place = get_i32(m, r->place), *start = get_i32(m, r->start);
+    int64_t count = r->order.n[0], top = r->ids.n[1], experts = r->start.n[0] - 1, e = 0;
+    assert_int_equal(start[0], 0);
+    assert_int_equal(start[experts], count);
+    for (int64_t i = 0; i < count; i++) {
+        while (start[e + 1] <= i) e++;
+        assert_int_equal(id[order[i]], e);
+        assert_int_equal(row[i], order[i] / top);
+        assert_int_equal(place[order[i]], i);
+        if (i > start[e]) assert_true(order[i] > order[i - 1]);
+    }
+    free(order), free(row), free(place), free(start);
+}
+
+static void check_routes(struct machine *m) {
+    for (size_t k = 0; k < sizeof choices / sizeof *choices; k++) {
+        struct choice c = choices[k];
+        for (int64_t n = 1; n < 300; n = n * 4 + 3) {
+            float *x = noise_array(n * c.experts), *bias = noise_array(c.experts);
+            struct tensor logits = put_f32(m, x, 2, (int64_t[]){n, c.experts});
+            if (c.biased) c.opt.bias = put_f32(m, bias, 1, &c.experts);
+            struct routes r = route(&m->c, logits, &c.opt);
+            int32_t *id = get_i32(m, r.ids);
+            float *weight = get(m, r.weights);
+            for (int64_t i = 0; i < n; i++)
+                check_choice(&c, x + i * c.experts, c.biased ? bias : NULL, id + i * c.opt.top,
+                             weight + i * c.opt.top);
+            check_order(m, &r, id);
+            free(x), free(bias), free(id), free(weight);
+            machine_clear(m);
+        }
+    }
+}
+
+static void test_route(void **state) {
+    (void)state;
+    each_machine(PRECISION_NATIVE, check_routes);
+}
+
+// Whatever a broken model computes, the choice stays within the experts.
+static void check_wild_routes(struct machine *m) {
+    const float wild[] = {NAN, NAN,   NAN,       NAN,       INFINITY,  -INFINITY, NAN,
+                          0,   1e30f, 3e38f,     -3e38f,    7,         0,         0,
+                          0,   0,     -INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    for (int kind = ROUTE_SOFTMAX; kind <= ROUTE_TOP_SOFTMAX; kind++)
+        for (int64_t groups = 0; groups <= 2; groups += 2) {
+            struct route_options o = {(enum route_score)kind, 2, true, 1, .groups = groups};
+            o.top_groups = 1;
+            struct routes r = route(&m->c, put_f32(m, wild, 2, (int64_t[]){5, 4}), &o);
+            int32_t *id = get_i32(m, r.ids);
+            for (int i = 0; i < 10; i++) assert_in_range(id[i], 0, 3);
+            assert_int_equal(id[6], 0); // of equals, the first
+            assert_int_equal(id[7], 1);
+            check_order(m, &r, id);
+            free(id);
+            machine_clear(m);
+        }
+}
+
+static void test_route_of_anything(void **state) {
+    (void)state;
+    each_machine(PRECISION_NATIVE, check_wild_routes);
+}
+
+// --- products ------------------------------------------------------------------------------------
+
+enum { EXPERTS = 6, TOP = 2, IN = 256, OUT = 75 };
+
+struct stack {
+    struct matrix matrix[EXPERTS];
+    struct weight w[EXPERTS];
+    struct experts experts;
+};
+
+static void stack_make(struct machine *m, struct stack *s, const struct layout *l, bool bias) {
+    for (int e = 0; e < EXPERTS; e++) {
+        s->matrix[e] = make_matrix(m, l, OUT, whole_groups(l, IN));
+        s->w[e] = s->matrix[e].w;
+        float *b = noise_array(OUT);
+        if (bias) s->w[e].bias = put_f32(m, b, 1, (int64_t[]){OUT});
+        free(b);
+    }
+    s->experts = (struct experts){EXPERTS, s->w};
+}
+
+static void stack_free(struct stack *s) {
+    for (int e = 0; e < EXPERTS; e++) matrix_free(&s->matrix[e]);
+}
+
+static struct routes some_routes(struct machine *m, int64_t n) {
+    float *logits = noise_array(n * EXPERTS);
+    for (int64_t i = 0; i < n; i++) logits[i * EXPERTS + 3] = -9; // one that nobody chooses
+    struct routes r = route(&m->c, put_f32(m, logits, 2, (int64_t[]){n, EXPERTS}),
+                            &(struct route_options){ROUTE_SOFTMAX, TOP, true, 1, .groups = 0});
+    free(logits);
+    return r;
+}
+
+static void expect_single(struct machine *m, struct tensor x, const struct stack *s,
+                          const struct routes *r, const float *all) {
+    int32_t *id = get_i32(m, r->ids), *order = get_i32(m, r->order);
+    for (int64_t i = 0; i < r->order.n[0]; i++) {
+        size_t mark = scratch_mark(&m->c);
+        float *one = get(m, linear(&m->c, tensor_slice(x, 0, i, 1), &s->w[id[order[i]]]));
+        assert_memory_equal(one, all + i * OUT, OUT * sizeof *one);
+        free(one);
+        scratch_release(&m->c, mark);
+    }
+    free(id), free(order);
+}
+
+static void check_products(struct machine *m) {
+    for (int l = 0; l < LAYOUTS; l++)
+        for (int64_t n = 1; n < 60; n = n * 5 + 2) {
+            struct stack s;
+            stack_make(m, &s, &layouts[l], l % 2);
+            struct routes r = some_routes(m, n);
+            int64_t in = whole_groups(&layouts[l], IN);
+            float *x = noise_array(n * TOP * in);
+            struct tensor t = put_f32(m, x, 2, (int64_t[]){n * TOP, in});
+            float *y = get(m, expert_linear(&m->c, t, &r, &s.experts));
+            expect_single(m, t, &s, &r, y);
+            free(x), free(y);
+            stack_free(&s);
+            machine_clear(m);
+        }
+}
+
+static void test_expert_linear(void **state) {
+    (void)state;
+    each_machine(PRECISION_F32, check_products);
+    each_machine(PRECISION_NATIVE, check_products);
+}
+
+static void check_glu(struct machine *m) {
+    static const struct gating kinds[] = {
+        {ACT_SILU, 0, 0}, {ACT_SILU, 7, 0}, {ACT_QUICK_GELU, 3, 1}};
+    for (int k = 0; k < 3; k++)
+        for (int64_t n = 1; n < 30; n = n * 5 + 2) {
+            struct stack a, b;
+            stack_make(m, &a, &layouts[k ? 9 : 3], true);
+            stack_make(m, &b, &layouts[k == 1 ? 6 : 3], k > 0);
+            struct routes r = some_routes(m, n);
+            float *x = noise_array(n * TOP * IN);
+            struct tensor t = put_f32(m, x, 2, (int64_t[]){n * TOP, IN});
+            float *y = get(m, expert_glu(&m->c, t, &r, &a.experts, &b.experts, &kinds[k]));
+            float *gate = get(m, expert_linear(&m->c, t, &r, &a.experts));
+            float *up = get(m, expert_linear(&m->c, t, &r, &b.experts));
+            double limit = k ? kinds[k].limit : INFINITY;
+            for (int64_t i = 0; i < n * TOP * OUT; i++) {
+                double g = fmin(gate[i], limit), u = fmax(fmin(up[i], limit), -limit);
+                double slope = kinds[k].act == ACT_SILU ? 1 : 1.702;
+                double want = g / (1 + exp(-slope * g)) * (u + kinds[k].plus);
+                expect_near("expert_glu", i, y[i], want, 2e-6 * fabs(want) + 1e-6);
+            }
+            free(x), free(y), free(gate), free(up);
+            stack_free(&a), stack_free(&b);
+            machine_clear(m);
+        }
+}
+
+static void test_expert_glu(void **state) {
+    (void)state;
+    each_machine(PRECISION_F32, check_glu);
+    each_machine(PRECISION_NATIVE, check_glu);
+}
+
+static void check_sum(struct machine *m) {
+    for (int64_t n = 1; n < 300; n = n * 5 + 2)
+        for (int64_t width = 1; width < 200; width = width * 7 + 5) {
+            struct routes r = some_routes(m, n);
+            float *x = noise_array(n * TOP * width), *weight = get(m, r.weights);
+            int32_t *place = get_i32(m, r.place);
+            struct tensor t = put_f32(m, x, 2, (int64_t[]){n * TOP, width});
+            float *y = get(m, expert_sum(&m->c, t, &r));
+            for (int64_t i = 0; i < n * width; i++) {
+                double want = 0, size = 0;
+                for (int64_t k = i / width * TOP; k < (i / width + 1) * TOP; k++) {
+                    want += (double)weight[k] * x[place[k] * width + i % width];
+                    size += fabs((double)weight[k] * x[place[k] * width + i % width]);
+                }
+                expect_near("expert_sum", i, y[i], want, 1e-6 * size);
+            }
+            free(x), free(weight), free(place), free(y);
+            machine_clear(m);
+        }
+}
+
+static void test_expert_sum(void **state) {
+    (void)state;
+    each_machine(PRECISION_NATIVE, check_sum);
+}
+
+static void check_row_ops(struct machine *m) {
+    enum { ROWS = 9, WIDTH = 203, N = ROWS * WIDTH };
+    float *x = noise_array(N), *by = noise_array(ROWS);
+    x[5] = INFINITY, x[6] = -INFINITY, x[N - 1] = 4;
+    struct tensor t = put_f32(m, x, 2, (int64_t[]){ROWS, WIDTH});
+    float *y = get(m, clamp(&m->c, t, -1, 1.5f, 1));
+    for (int i = 0; i < N; i++) assert_true(y[i] == fminf(fmaxf(x[i], -1), 1.5f) + 1);
+    float *z = get(m, scale_rows(&m->c, t, put_f32(m, by, 2, (int64_t[]){ROWS, 1})));
+    for (int i = 0; i < N; i++) assert_true(z[i] == y[i] * by[i / WIDTH]);
+    free(x), free(y), free(z), free(by);
+}
+
+static void test_row_ops(void **state) {
+    (void)state;
+    each_machine(PRECISION_NATIVE, check_row_ops);
+}
+
+// --- contracts -----------------------------------------------------------------------------------
+
+// A dry run measures at least what the real one takes, and no choice of experts takes more.
+static void check_dry(struct machine *m) {
+    struct stack s;
+    stack_make(m, &s, &layouts[3], true);
+    struct error e = {0};
+    struct context dry;
+    assert_true(context_open(&dry, m->dev, PRECISION_NATIVE, 0, true, &e));
+    for (int64_t n = 1; n < 40; n += 13) {
+        struct context *both[] = {&dry, &m->c};
+        struct tensor x = put_f32(m, (float[40 * IN]){0}, 2, (int64_t[]){n, IN});
+        struct tensor logits = put_f32(m, (float[40 * EXPERTS]){0}, 2, (int64_t[]){n, EXPERTS});
+        for (int i = 0; i < 2; i++) {
+            both[i]->peak = both[i]->used;
+            struct routes r = route(
+                both[i], logits, &(struct route_options){ROUTE_SIGMOID, TOP, true, 1, .groups = 0});
+            struct tensor each = gather_rows(both[i], x, r.row);
+            expert_sum(both[i],
+                       expert_glu(both[i], each, &r, &s.experts, &s.experts,
+                                  &(struct gating){ACT_SILU, 0, 0}),
+                       &r);
+            assert_false(both[i]->err.set);
+            scratch_release(both[i], 0);
+        }
+        assert_true(dry.peak >= m->c.peak && m->c.peak > 0);
+    }
+    context_close(&dry);
+    stack_free(&s);
+}
+
+static void test_dry_run(void **state) {
+    (void)state;
+    each_machine(PRECISION_NATIVE, check_dry);
+}
+
+static void expect_refused(struct machine *m, const char *want) {
+    assert_true(m->c.err.set);
+    assert_non_null(strstr(m->c.err.text, want));
+    m->c.err = (struct error){0};
+    scratch_release(&m->c, 0);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    struct machine m;
+    machine_open(&m, ISA_BEST, 1, PRECISION_NATIVE);
+    struct tensor logits = put_f32(&m, (float[12]){0}, 2, (int64_t[]){2, 6});
+    route(&m.c, logits, &(struct route_options){ROUTE_SIGMOID, 7, true, 1, .groups = 0});
+    expect_refused(&m, "7 experts cannot be chosen of 6");
+    route(&m.c, logits, &(struct route_options){ROUTE_SIGMOID, 2, true, 1, {0}, 4, 2, GROUP_BEST});
+    expect_refused(&m, "2 of 4 groups do not fit 6 experts");
+    route(&m.c, logits, &(struct route_options){ROUTE_SIGMOID, 4, true, 1, {0}, 2, 1, GROUP_BEST});
+    expect_refused(&m, "1 of 2 groups do not fit 6 experts");
+    struct stack s;
+    stack_make(&m, &s, &layouts[0], false);
+    struct routes r = some_routes(&m, 2);
+    struct tensor x = put_f32(&m, (float[4 * IN]){0}, 2, (int64_t[]){4, IN});
+    s.w[4].out--;
+    expert_linear(&m.c, x, &r, &s.experts);
+    expect_refused(&m, "expert 4 is not of the same kind as expert 0");
+    s.w[4].out++, s.w[5].in++;
+    expert_linear(&m.c, x, &r, &s.experts);
+    expect_refused(&m, "x has 256 columns, the weight takes 257");
+    stack_free(&s);
+    machine_close(&m);
+}
+
+int main(void) {
+    unsetenv("MLXCEL_CPU_ISA"); // the tests choose
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_route),         cmocka_unit_test(test_route_of_anything),
+        cmocka_unit_test(test_expert_linear), cmocka_unit_test(test_expert_glu),
+        cmocka_unit_test(test_expert_sum),    cmocka_unit_test(test_row_ops),
+        cmocka_unit_test(test_dry_run),       cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

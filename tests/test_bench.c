@@ -208,6 +208,26 @@ static void test_cost(void **state) {
     engine_close(e);
 }
 
+// By hand, for width 40, 5 experts of 24 of which 2 are chosen, 2 layers, 4 heads and 2 KV heads of
+// 10, all bf16: a row goes through 2 experts, and of those of 2 rows one in 25 is missed by both.
+static void test_expert_cost(void **state) {
+    (void)state;
+    enum { REST = 2 * (2 * 40 * 40 + 2 * 20 * 40 + 5 * 40), EXPERT = 2 * 3 * 24 * 40 };
+    enum { HEAD = 67 * 40, KV_BYTES = 2 * 2 * (10 + 10) * 2, ATTEND_OPS = 2 * 4 * (10 + 10) * 2 };
+    struct engine *e = fixture_engine(FIXTURES "/mixtral/base",
+                                      (struct engine_options){.load_dummy = true, .sequences = 2});
+    struct pass one = {.sequences = 1, .tokens = 1, .generate = true};
+    struct pass_cost c = engine_cost(e, &one);
+    assert_true(c.bytes == 2 * (REST + 2 * EXPERT + HEAD) + KV_BYTES);
+    assert_true(c.ops == 2 * (REST + 2 * EXPERT + HEAD) + ATTEND_OPS);
+    one.sequences = 2;
+    c = engine_cost(e, &one);
+    double experts = 5 * (1 - 0.6 * 0.6); // rounded down to whole bytes in each layer
+    assert_true(fabs(c.bytes - (2 * (REST + experts * EXPERT + HEAD) + 2 * KV_BYTES)) <= 2);
+    assert_true(c.ops == 2 * (2 * (REST + 2 * EXPERT + HEAD) + ATTEND_OPS));
+    engine_close(e);
+}
+
 static void test_passes(void **state) {
     (void)state;
     struct error err = {0};
@@ -249,7 +269,7 @@ int main(void) {
         cmocka_unit_test(test_layouts),     cmocka_unit_test(test_values),
         cmocka_unit_test(test_bad_configs), cmocka_unit_test(test_like_real),
         cmocka_unit_test(test_runs),        cmocka_unit_test(test_cost),
-        cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_expert_cost), cmocka_unit_test(test_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

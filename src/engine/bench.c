@@ -98,12 +98,12 @@ static struct pass_cost state_cost(const struct engine *e, int64_t at, int64_t r
 
 struct pass_cost engine_cost(const struct engine *e, const struct pass *p) {
     struct pass_cost c = {0};
-    struct decoder_cost model = decoder_cost(e->decoder);
     double sequences = (double)p->sequences;
     int64_t end = p->depth + p->tokens;
     for (int64_t at = p->depth, rows; at < end; at += rows) {
         rows = step_rows(e, p, at, end);
         bool head = p->generate || at + rows == end;
+        struct decoder_cost model = decoder_cost(e->decoder, rows * p->sequences);
         struct pass_cost state = state_cost(e, at, rows);
         c.bytes += (double)model.layer_bytes + sequences * state.bytes;
         c.ops += sequences * (2.0 * (double)model.layer_elements * (double)rows + state.ops);

@@ -64,6 +64,14 @@ void read_gemma(struct config *c, struct decoder_spec *spec, double attention_ca
 // attention_bias on q, k, v and o; mlp_bias on all three of the MLP.
 void read_biases(struct config *c, struct decoder_spec *spec);
 
+// Experts of `width`, as many as the config has under the key `count`, of which
+// num_experts_per_tok are chosen by the softmax over all; their activation is hidden_act.
+struct moe_spec read_experts(struct config *c, const char *count, int64_t width);
+// Qwen's: which layers have experts instead of an MLP (all but mlp_only_layers, or every
+// decoder_sparse_step-th).
+void read_qwen_experts(struct config *c, struct decoder_spec *spec);
+extern const struct decoder_names *const qwen_moe_layouts[];
+
 // Sliding windows as Qwen2 and Qwen3 say it: use_sliding_window, then layer_types, or else the
 // layers from max_window_layers on.
 void read_qwen_windows(struct config *c, struct decoder_spec *spec);

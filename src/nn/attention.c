@@ -16,6 +16,7 @@ void attention_bind(struct attention *a, const struct attention_spec *spec, stru
         if (!spec->borrows) bind_matrix(b, names->v, kv_out, hidden, bias, &a->v);
     }
     bind_matrix(b, names->o, hidden, q_out, spec->o_bias, &a->o);
+    if (spec->sinks) bind_bare(b, names->sinks, spec->heads, &a->sinks);
     if (spec->qk_norm == QK_NORM_NONE) return;
     bool whole = spec->qk_norm == QK_NORM_WHOLE;
     norm_bind(&a->q_norm, norm, whole ? q_out : spec->width, names->q_norm, b);
@@ -34,7 +35,8 @@ bool attention_store(struct attention *a, struct store *s, const char *what, str
     return store_weight(s, &a->qkv, what, e) && store_weight(s, &a->q, what, e) &&
            store_weight(s, &a->k, what, e) && store_weight(s, &a->v, what, e) &&
            store_weight(s, &a->o, what, e) && norm_store(&a->q_norm, s, what, e) &&
-           norm_store(&a->k_norm, s, what, e);
+           norm_store(&a->k_norm, s, what, e) &&
+           (!a->sinks.dims || store_tensor(s, &a->sinks, what, e));
 }
 
 // y: q [n, heads * width], k and v [n, kv_heads * width]
@@ -89,6 +91,7 @@ struct tensor attention_forward(struct context *c, const struct attention *a, st
                                     .chunk = s->chunk,
                                     .tuning = s->tuning,
                                     .tuning_floor = s->tuning_floor,
-                                    .soft_cap = s->soft_cap};
+                                    .soft_cap = s->soft_cap,
+                                    .sinks = a->sinks};
     return linear(c, attention(c, q, kv, rows, &opt), &a->o);
 }

@@ -24,6 +24,7 @@ struct attention_spec {
     bool lends;     // this one's serve the next layers that borrow
     bool borrows;   // it has none of its own
     float soft_cap; // of the scores; 0: none
+    bool sinks;     // each head has a score more, of a token without a value (gpt-oss)
 };
 
 enum { ROPE_NONE = -1 };
@@ -33,11 +34,13 @@ struct attention {
     struct weight q, k, v, o;
     struct weight qkv;          // in place of q, k and v: qkv_heads
     struct norm q_norm, k_norm; // when spec.qk_norm
+    struct tensor sinks;        // [heads] when spec.sinks
 };
 
 // Names of an attention's tensors, after the layer's own prefix and without ".weight".
 struct attention_names {
     const char *q, *k, *v, *o, *q_norm, *k_norm;
+    const char *sinks; // the whole name
     // q, k and v as one matrix, where it is there: all rows of q, then k, then v ...
     const char *qkv;
     const char *qkv_heads; // ... or for each kv head those of its queries, its key, its value

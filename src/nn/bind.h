@@ -21,6 +21,20 @@ void bind_matrix(struct binder *b, const char *name, int64_t out, int64_t in, bo
 void bind_vector(struct binder *b, const char *name, int64_t n, struct tensor *t);
 void bind_bias(struct binder *b, const char *name, int64_t n, struct tensor *t);
 
+// The vector whose whole name this is, [n].
+void bind_bare(struct binder *b, const char *name, int64_t n, struct tensor *t);
+
+// Stacks of n matrices [out, in], as weights_stack and weights_bare_stack have them.
+struct stack_shape {
+    int64_t n, out, in;
+    bool bias;
+};
+void bind_stack(struct binder *b, const char *name, const struct stack_shape *s,
+                struct weight *whole, struct weight *each);
+bool bind_has_stack(const struct binder *b, const char *name); // a bare one
+void bind_bare_stack(struct binder *b, const char *name, const struct stack_shape *s, bool columns,
+                     struct weight *whole, struct weight *each);
+
 // Matrices over the same input that were published as one, their rows one after the other: each
 // becomes a view of its rows. count <= LINEAR_MAX.
 void bind_packed(struct binder *b, const char *name, int count, const int64_t rows[], int64_t in,

@@ -11,6 +11,7 @@ struct layer {
     struct norm norm[LAYER_NORMS]; // those of the spec
     struct attention attention;
     struct mlp mlp;
+    struct moe moe;
 };
 
 struct decoder {
@@ -50,6 +51,7 @@ static void bind_layer(struct decoder *d, int64_t i, struct weights *w, struct e
     }
     switch (spec->ffn) {
     case FFN_MLP: mlp_bind(&l->mlp, &spec->mlp, hidden, &names->mlp, &b); break;
+    case FFN_MOE: moe_bind(&l->moe, &spec->moe, hidden, &names->moe, &b); break;
     }
 }
 
@@ -114,6 +116,7 @@ struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_name
 
 void decoder_close(struct decoder *d) {
     if (!d) return;
+    for (int64_t i = 0; i < d->spec.layers; i++) moe_close(&d->layer[i].moe);
     decoder_spec_free(&d->spec);
     free(d->layer);
     free(d->frequencies);
@@ -131,6 +134,7 @@ static bool store_layer(struct layer *l, const struct layer_spec *spec, struct s
     }
     switch (spec->ffn) {
     case FFN_MLP: return mlp_store(&l->mlp, s, what, e);
+    case FFN_MOE: return moe_store(&l->moe, s, what, e);
     }
     return true;
 }
@@ -175,13 +179,17 @@ int64_t decoder_short_context(const struct decoder *d) {
     return 0;
 }
 
-struct decoder_cost decoder_cost(const struct decoder *d) {
+struct decoder_cost decoder_cost(const struct decoder *d, int64_t rows) {
     struct decoder_cost c = {.head_bytes = weight_bytes(&d->head),
                              .head_elements = d->head.out * d->head.in};
     for (int64_t i = 0; i < d->spec.layers; i++) {
+        struct layer *l = &d->layer[i];
         struct weight *w[ATTENTION_WEIGHTS + MLP_WEIGHTS];
-        int n = attention_weights(&d->layer[i].attention, w);
-        n += mlp_weights(&d->layer[i].mlp, w + n);
+        int n = attention_weights(&l->attention, w);
+        switch (d->spec.layer[i].ffn) {
+        case FFN_MLP: n += mlp_weights(&l->mlp, w + n); break;
+        case FFN_MOE: moe_cost(&l->moe, rows, &c.layer_bytes, &c.layer_elements); break;
+        }
         for (int k = 0; k < n; k++) {
             c.layer_bytes += weight_bytes(w[k]);
             c.layer_elements += w[k]->out * w[k]->in;
@@ -217,6 +225,7 @@ static struct tensor feed(struct context *c, const struct layer_spec *spec, cons
     struct tensor y = h;
     switch (spec->ffn) {
     case FFN_MLP: y = mlp_forward(c, &l->mlp, h); break;
+    case FFN_MOE: y = moe_forward(c, &l->moe, h); break;
     }
     return norm_if(c, spec, l, NORM_FFN_OUT, y);
 }

@@ -6,6 +6,7 @@
 #include "checkpoint/rope_config.h"
 #include "nn/attention.h"
 #include "nn/mlp.h"
+#include "nn/moe.h"
 #include "nn/state.h"
 
 // Norms of a layer: before and after its mixer, before and after its feed-forward block.
@@ -18,7 +19,7 @@ enum { // sets of them
 };
 
 enum mixer { MIXER_ATTENTION };
-enum ffn { FFN_MLP };
+enum ffn { FFN_MLP, FFN_MOE };
 
 // One after the other, each over its own norms:
 //     x += out_norm(mixer(norm(x))); x += out_norm(ffn(norm(x)))
@@ -34,6 +35,7 @@ struct layer_spec {
     enum ffn ffn;
     union {
         struct mlp_spec mlp;
+        struct moe_spec moe;
     };
 };
 
@@ -70,6 +72,7 @@ struct decoder_names {
     const char *layer_norm[LAYER_NORMS];
     struct attention_names attention;
     struct mlp_names mlp;
+    struct moe_names moe;
     bool transposed;            // matrices of layers are [in, out]
     const char *const *ignored; // tensors that hold nothing to know: patterns as
                                 // weights_check_unused takes them, or NULL
@@ -92,13 +95,14 @@ struct state_decl decoder_state(const struct decoder *d, int64_t layer);
 // 0: there is no such length.
 int64_t decoder_short_context(const struct decoder *d);
 
-// What steps do with the matrices: a step reads each once, and multiplies each of its rows with all
-// elements of the layers' matrices, and the rows whose logits are wanted with the head's.
+// What a step of `rows` rows does with the matrices: it reads each once, and multiplies each of its
+// rows with all elements of the layers' matrices, and the rows whose logits are wanted with the
+// head's. Of experts, those that rows go through, when all are chosen alike.
 struct decoder_cost {
     size_t layer_bytes, head_bytes;
     int64_t layer_elements, head_elements;
 };
-struct decoder_cost decoder_cost(const struct decoder *d);
+struct decoder_cost decoder_cost(const struct decoder *d, int64_t rows);
 
 // One step. state [layers]; wanted [m] I32: the rows whose logits are returned -> [m, vocab]
 struct tensor decoder_forward(struct context *c, const struct decoder *d, const struct rows *rows,

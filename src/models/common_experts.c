@@ -1,0 +1,70 @@
+// What the families of mixtures of experts share.
+#include "models/family.h"
+
+enum { MAX_EXPERTS = 4096 };
+
+static const struct decoder_names qwen_names = {
+    .embed = "model.embed_tokens",
+    .norm = "model.norm",
+    .head = "lm_head",
+    .layer = "model.layers.",
+    .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "post_attention_layernorm"},
+    .attention = {.q = "self_attn.q_proj",
+                  .k = "self_attn.k_proj",
+                  .v = "self_attn.v_proj",
+                  .o = "self_attn.o_proj",
+                  .q_norm = "self_attn.q_norm",
+                  .k_norm = "self_attn.k_norm"},
+    .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
+    .moe = {.router = "mlp.gate",
+            .each = "mlp.experts.",
+            .gate = "gate_proj",
+            .up = "up_proj",
+            .down = "down_proj",
+            .stack = {"mlp.switch_mlp.gate_proj", "mlp.switch_mlp.up_proj",
+                      "mlp.switch_mlp.down_proj"},
+            .gate_up = "mlp.experts.gate_up_proj",
+            .all_down = "mlp.experts.down_proj",
+            .shared = {.gate = "mlp.shared_expert.gate_proj",
+                       .up = "mlp.shared_expert.up_proj",
+                       .down = "mlp.shared_expert.down_proj"},
+            .shared_gate = "mlp.shared_expert_gate"},
+};
+
+const struct decoder_names *const qwen_moe_layouts[] = {&qwen_names, NULL};
+
+struct moe_spec read_experts(struct config *c, const char *count, int64_t width) {
+    int64_t experts = config_dim(c, count, 0), top = config_dim(c, "num_experts_per_tok", 2);
+    if (experts > MAX_EXPERTS) config_fail(c, count, "is over the limit of %d", MAX_EXPERTS);
+    if (top > experts)
+        config_fail(c, "num_experts_per_tok", "is more than there are experts (%lld)",
+                    (long long)experts);
+    return (struct moe_spec){
+        .experts = experts,
+        .width = width,
+        .route = {.score = ROUTE_SOFTMAX, .top = top, .scale = 1},
+        .gating = {.act = read_activation(c, "hidden_act", "silu")},
+    };
+}
+
+static bool listed(struct config *c, const char *key, int64_t value) {
+    for (size_t i = 0; i < config_list(c, key); i++)
+        if (config_list_int(c, key, i) == value) return true;
+    return false;
+}
+
+void read_qwen_experts(struct config *c, struct decoder_spec *spec) {
+    struct moe_spec moe = read_experts(c, "num_experts", config_dim(c, "moe_intermediate_size", 0));
+    moe.route.normalize = config_bool(c, "norm_topk_prob", false);
+    int64_t step = config_dim(c, "decoder_sparse_step", 1);
+    int64_t shared = 0;
+    if (config_has(c, "shared_expert_intermediate_size"))
+        shared = config_dim(c, "shared_expert_intermediate_size", 0);
+    moe.shared = (struct mlp_spec){.width = shared, .act = moe.gating.act};
+    moe.shared_gate = shared > 0;
+    for (int64_t i = 0; i < spec->layers; i++) {
+        if ((i + 1) % step || listed(c, "mlp_only_layers", i)) continue;
+        spec->layer[i].ffn = FFN_MOE;
+        spec->layer[i].moe = moe;
+    }
+}

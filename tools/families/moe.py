@@ -1,0 +1,118 @@
+"""Mixtures of experts. The comment above a family says what is easily got wrong.
+
+MLX's layout stacks the experts of a layer; Hugging Face publishes most families' one by one, some as a fused stack.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+CASES = {}
+
+COMMON = dict(attention_dropout=0.0, bos_token_id=1, eos_token_id=2, hidden_act="silu", initializer_range=0.02,
+              max_position_embeddings=128, output_router_logits=False, router_aux_loss_coef=0.001, torch_dtype="bfloat16",
+              use_cache=True)
+
+# Sizes with nothing in common, and no multiple of a vector.
+BASE = dict(COMMON, hidden_size=40, num_attention_heads=4, num_key_value_heads=2, vocab_size=67)
+
+# mixtral: the router's weights are the softmax over the chosen logits alone; w1 is gate, w3 up, w2 down.
+CASES["mixtral"] = dict(hf="MixtralForCausalLM", quantized=[], config=dict(
+    BASE, architectures=["MixtralForCausalLM"], model_type="mixtral", intermediate_size=24, num_experts_per_tok=2,
+    num_hidden_layers=2, num_local_experts=5, rms_norm_eps=1e-5, rope_theta=1e6, sliding_window=None,
+    tie_word_embeddings=False), variants={
+    # mlx-lm has no window
+    "window": dict(agree=False, config=dict(sliding_window=13, num_local_experts=3, num_experts_per_tok=1)),
+    "groups": dict(quantized=[dict(bits=4, group_size=32, seed=2)], config=dict(
+        hidden_size=64, num_attention_heads=4, intermediate_size=32, num_local_experts=3)),
+})
+
+# qwen3_moe: softmax over all experts, then top-k, divided by its sum when norm_topk_prob; some layers have an MLP of
+# intermediate_size. A quantized checkpoint has routers of 8 bits among codes of 4.
+CASES["qwen3_moe"] = dict(hf="Qwen3MoeForCausalLM", hf_args=dict(seed=2), quantized=[], config=dict(
+    BASE, architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", attention_bias=False, decoder_sparse_step=1,
+    head_dim=12, intermediate_size=56, max_window_layers=2, mlp_only_layers=[], moe_intermediate_size=20,
+    norm_topk_prob=True, num_experts=7, num_experts_per_tok=3, num_hidden_layers=2, rms_norm_eps=1e-6, rope_scaling=None,
+    rope_theta=1e6, sliding_window=None, tie_word_embeddings=False, use_sliding_window=False), variants={
+    # mlx-lm has no windows and no biases
+    "sparse-step": dict(agree=False, hf_args=dict(seed=3), config=dict(
+        attention_bias=True, decoder_sparse_step=2, mlp_only_layers=[3], norm_topk_prob=False, num_experts=4,
+        num_experts_per_tok=2, num_hidden_layers=4, sliding_window=11, use_sliding_window=True)),
+    "groups": dict(hf_args=dict(seed=3), config=dict(
+        hidden_size=64, head_dim=32, num_attention_heads=2, num_key_value_heads=1, moe_intermediate_size=32, num_experts=4,
+        num_experts_per_tok=2),
+        quantized=[dict(bits=4, group_size=32), dict(name="mxfp4", mode="mxfp4", bits=4, group_size=32)]),
+})
+
+# qwen2_moe: not renormalized; a shared expert times the sigmoid of shared_expert_gate x; biases on q, k and v alone.
+# With use_sliding_window the even layers below max_window_layers slide (mlx-lm has no windows).
+CASES["qwen2_moe"] = dict(hf="Qwen2MoeForCausalLM", agree=False, hf_args=dict(seed=4), config=dict(
+    BASE, architectures=["Qwen2MoeForCausalLM"], model_type="qwen2_moe", decoder_sparse_step=1, intermediate_size=56,
+    max_window_layers=2, mlp_only_layers=[1], moe_intermediate_size=20, norm_topk_prob=False, num_experts=5,
+    num_experts_per_tok=2, num_hidden_layers=3, rms_norm_eps=1e-6, rope_theta=1e6, shared_expert_intermediate_size=28,
+    sliding_window=11, tie_word_embeddings=False, use_sliding_window=True))
+
+# olmoe: norms over the whole query and key, before the heads; softmax over all, then top-k, not renormalized.
+CASES["olmoe"] = dict(hf="OlmoeForCausalLM", quantized=[], config=dict(
+    BASE, architectures=["OlmoeForCausalLM"], model_type="olmoe", attention_bias=False, clip_qkv=None,
+    intermediate_size=24, norm_topk_prob=False, num_experts=6, num_experts_per_tok=3, num_hidden_layers=2, pad_token_id=1,
+    rms_norm_eps=1e-5, rope_scaling=None, rope_theta=10000.0, tie_word_embeddings=False))
+
+
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+
+
+def encode_mxfp4(w):
+    """Codes, and the exponents of blocks of 32, that are nearest to w along its last axis."""
+    blocks = w.reshape(*w.shape[:-1], -1, 32)
+    exponent = np.floor(np.log2(np.abs(blocks).max(-1, keepdims=True))) - 2
+    codes = np.abs((blocks / np.exp2(exponent))[..., None] - E2M1).argmin(-1)
+    return codes.astype(np.uint8), exponent[..., 0]
+
+
+def exact_mxfp4(gain):
+    """Values of [experts, in, out] that MXFP4 holds exactly, in blocks along `in`."""
+    def value(noise, init, g):
+        codes, exponent = encode_mxfp4(np.swapaxes(noise * gain / np.sqrt(noise.shape[1]), 1, 2).copy())
+        w = E2M1[codes] * np.exp2(exponent)[..., None]
+        return np.swapaxes(w.reshape(w.shape[0], w.shape[1], -1), 1, 2)
+    return value
+
+
+def published_mxfp4(dir, case):
+    """transformers computes with the values in bf16; then the experts' tensors are published as blocks and scales."""
+    import kit, torch
+    from safetensors.torch import load_file, save_file
+    kit.hf_case(dir, case["config"], case["hf"], **case.get("hf_args", {}))
+    file, out = Path(dir) / "model.safetensors", {}
+    for name, w in load_file(file).items():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            out[name] = w.clone()
+            continue
+        codes, exponent = encode_mxfp4(np.swapaxes(w.float().numpy(), 1, 2).copy())
+        out[name + "_blocks"] = torch.from_numpy(codes[..., ::2] | codes[..., 1::2] << 4)
+        out[name + "_scales"] = torch.from_numpy((exponent + 127).astype(np.uint8))
+    save_file(out, file, metadata={"format": "pt"})
+    config = json.loads((Path(dir) / "config.json").read_text())
+    config["quantization_config"] = {"modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"],
+                                     "quant_method": "mxfp4"}
+    (Path(dir) / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+
+
+# gpt_oss: a sink a head joins the softmax's denominator; every other layer slides; biases everywhere; gate and up are
+# rows in turn, gate is at most limit, up within +-limit, and (up + 1) * gate * sigmoid(1.702 gate) is what goes down.
+# mlx-lm does not read yarn's truncate.
+CASES["gpt_oss"] = dict(hf="GptOssForCausalLM", agree=False, hf_args=dict(gains={
+    "sinks": 1.0, r"experts\.gate_up_proj$": exact_mxfp4(4.0), r"experts\.down_proj$": exact_mxfp4(0.5), r"_proj_bias$": 1.0}),
+    config=dict(
+    architectures=["GptOssForCausalLM"], model_type="gpt_oss", attention_bias=True, attention_dropout=0.0, eos_token_id=2,
+    experts_per_token=2, head_dim=12, hidden_act="silu", hidden_size=64, initial_context_length=64, initializer_range=0.02,
+    intermediate_size=32, layer_types=["sliding_attention", "full_attention"], max_position_embeddings=2048,
+    num_attention_heads=4, num_experts_per_tok=2, num_hidden_layers=2, num_key_value_heads=2, num_local_experts=3,
+    output_router_logits=False, pad_token_id=3, rms_norm_eps=1e-5,
+    rope_scaling={"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 64,
+                  "rope_type": "yarn", "truncate": False}, rope_theta=150000, router_aux_loss_coef=0.9, sliding_window=11,
+    swiglu_limit=7.0, tie_word_embeddings=False, use_cache=True, vocab_size=67), variants={
+    "mxfp4": dict(make=published_mxfp4, hf_args=dict(seed=2)),
+})

@@ -7,6 +7,12 @@
 #include "tokenizer/fields.h"
 #include "tokenizer/unicode.h"
 
+// The reference numbers what the model doesn't know in the order of the list, whatever the file
+// says.
+static int32_t next_id(const struct added *a, const struct vocab *v) {
+    return (int32_t)(v->n + a->unknown);
+}
+
 static bool read_token(struct added *a, struct json_object *j, const struct vocab *v,
                        struct error *e) {
     struct sv text;
@@ -23,15 +29,12 @@ static bool read_token(struct added *a, struct json_object *j, const struct voca
         return false;
     // The reference passes over these two as well. A token that the model knows has the model's id.
     if (!text.n || !map_put(&a->by_text, text, (int64_t)a->n)) return true;
-    int32_t known = vocab_id(v, text);
-    if (known >= 0 && known != id)
-        log_say(LOG_WARN, "added token \"%.*s\" has id %lld, in model.vocab %d: taking the latter",
-                (int)text.n, text.p, (long long)id, known);
-    t.id = known >= 0 ? known : (int32_t)id;
-    struct sv other;
-    if (known < 0 && vocab_token(v, t.id, &other))
-        return fail(e, "id %d of \"%.60s\" is that of \"%.*s\" in model.vocab", t.id, text.p,
-                    other.n < 60 ? (int)other.n : 60, other.p);
+    t.id = vocab_id(v, text);
+    if (t.id < 0) t.id = next_id(a, v), a->unknown++;
+    if (t.id >= VOCAB_LIMIT) return fail(e, "\"%.60s\" is one token too many", text.p);
+    if (t.id != id)
+        log_say(LOG_WARN, "added token \"%.*s\" has id %lld in the list, but is %d", (int)text.n,
+                text.p, (long long)id, t.id);
     str_add(&t.text, text);
     a->token = mem_grow(a->token, &a->cap, a->n + 1, sizeof *a->token);
     a->token[a->n++] = t;
@@ -86,18 +89,24 @@ static bool plant_all(struct added *a, bool special, const struct normalizer *z,
 
 static int32_t id_at(const struct added *a, size_t i) { return a->token[a->by_id[i]].id; }
 
+// Whether by_id[i] goes behind by_id[k]. Of two tokens with one id, which a vocabulary with holes
+// can lead to, the later is found.
+static bool behind(const struct added *a, size_t i, size_t k) {
+    return id_at(a, i) > id_at(a, k) || (id_at(a, i) == id_at(a, k) && a->by_id[i] < a->by_id[k]);
+}
+
 // Heap sort: the tokens nearly always come in order, and qsort takes no context.
 static void sift(struct added *a, size_t i, size_t n) {
     for (size_t kid; (kid = 2 * i + 1) < n; i = kid) {
-        if (kid + 1 < n && id_at(a, kid + 1) > id_at(a, kid)) kid++;
-        if (id_at(a, kid) <= id_at(a, i)) return;
+        if (kid + 1 < n && behind(a, kid + 1, kid)) kid++;
+        if (!behind(a, kid, i)) return;
         int32_t swap = a->by_id[i];
         a->by_id[i] = a->by_id[kid];
         a->by_id[kid] = swap;
     }
 }
 
-static bool index_ids(struct added *a, struct error *e) {
+static void index_ids(struct added *a) {
     a->by_id = mem_array(a->n, sizeof *a->by_id);
     for (size_t i = 0; i < a->n; i++) a->by_id[i] = (int32_t)i;
     for (size_t i = a->n / 2; i-- > 0;) sift(a, i, a->n);
@@ -107,12 +116,6 @@ static bool index_ids(struct added *a, struct error *e) {
         a->by_id[n] = swap;
         sift(a, 0, n);
     }
-    for (size_t i = 1; i < a->n; i++)
-        if (id_at(a, i) == id_at(a, i - 1))
-            return fail(e, "\"%.60s\" and \"%.60s\" both have id %d",
-                        str_c(&a->token[a->by_id[i - 1]].text), str_c(&a->token[a->by_id[i]].text),
-                        id_at(a, i));
-    return true;
 }
 
 bool added_read(struct added *a, struct json_object *list, const struct vocab *v,
@@ -123,9 +126,8 @@ bool added_read(struct added *a, struct json_object *list, const struct vocab *v
     for (size_t i = 0; list && i < json_object_array_length(list); i++)
         if (!read_token(a, json_object_array_get_idx(list, i), v, e))
             return fail_in(e, "added_tokens[%zu]", i);
-    if (!index_ids(a, e) || !plant_all(a, true, z, e) || !plant_all(a, false, z, e))
-        return fail_in(e, "added_tokens");
-    return true;
+    index_ids(a);
+    return (plant_all(a, true, z, e) && plant_all(a, false, z, e)) || fail_in(e, "added_tokens");
 }
 
 void added_free(struct added *a) {
@@ -201,8 +203,10 @@ void added_split(const struct added *a, const struct added_tree *tree, struct sv
         if (t->single_word && word_touches(text, from, to)) continue;
         for (size_t at; t->lstrip && from > done; from = at)
             if (!unicode_space(unicode_before(text, from, &at))) break;
+        if (t->lstrip && from < done) from = done; // the token before took the space and more
         for (size_t next = to; t->rstrip && to < text.n; to = next)
             if (!unicode_space(unicode_next(text, &next))) break;
+        if (t->lstrip && from >= to) continue;
         if (done < from) add_part(out, done, from, -1);
         add_part(out, from, to, t->id);
         done = to;

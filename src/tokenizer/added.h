@@ -33,6 +33,7 @@ struct added_tree {
 struct added {
     struct added_token *token;
     size_t n, cap;
+    size_t unknown;                // to the model
     int32_t *by_id;                // [n] indices into token, by rising id
     struct map by_text;            // to indices into token
     struct added_tree raw, normal; // over the raw text, over the normalized text
@@ -49,7 +50,8 @@ struct added_parts {
     size_t n, cap;
 };
 
-// Reads the list of added tokens; z normalizes the contents of those that want it.
+// Reads the list of added tokens, of which those that v doesn't have are numbered behind its
+// tokens, in order; z normalizes the contents of those that want it.
 bool added_read(struct added *a, struct json_object *list, const struct vocab *v,
                 const struct normalizer *z, struct error *e);
 void added_free(struct added *a);

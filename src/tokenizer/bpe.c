@@ -146,21 +146,33 @@ static bool crosses(const struct bpe *b, int32_t cp) {
     return false;
 }
 
+// Whether no character can vanish, which would join what stands around it.
+static bool keeps_all(const struct bpe *b, const struct vocab *v) {
+    bool all = b->byte_fallback;
+    for (int i = 0; i < 256 && all; i++) all = b->byte[i] >= 0;
+    return all || (b->has_unk && vocab_id(v, str_sv(&b->unk)) >= 0);
+}
+
 // Which characters a token has before a mark for a space: all tokens, for those that merging makes
-// are among them and the vocabulary lies in order in memory.
+// are among them and the vocabulary lies in order in memory. Unknown characters count as the last
+// ones of the tokens that stand for them.
 static void find_words(struct bpe *b, const struct vocab *v) {
     enum { MOST = 16 }; // so many would be no words
     struct sv mark = sv(MARK), token;
-    b->words = !b->ignore_merges && !b->prefix.n && !b->suffix.n && vocab_id(v, mark) >= 0;
+    size_t before;
+    b->words = !b->ignore_merges && !b->prefix.n && !b->suffix.n && vocab_id(v, mark) >= 0 &&
+               keeps_all(b, v);
     for (int32_t id = 0; b->words && id < (int32_t)v->size; id++) {
         if (!vocab_token(v, id, &token)) continue;
         for (ptrdiff_t at = 0; (at = sv_find(token, mark, (size_t)at)) >= 0; at++) {
-            size_t before;
             int32_t cp = at ? unicode_before(token, (size_t)at, &before) : -1;
             if (cp >= 0 && !crosses(b, cp)) ids_push(&b->before, cp);
         }
         b->words = b->before.n <= MOST;
     }
+    if (b->byte_fallback && crosses(b, '>')) b->words = false;
+    if (b->unk.n && crosses(b, unicode_before(str_sv(&b->unk), b->unk.n, &before)))
+        b->words = false;
 }
 
 size_t bpe_part(const struct bpe *b, struct sv piece) {

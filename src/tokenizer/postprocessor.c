@@ -6,28 +6,48 @@
 #include "tokenizer/fields.h"
 #include "tokenizer/vocab.h"
 
-enum { COPIES_LIMIT = 16 }; // of the text in the result: templates in a row multiply
+enum {
+    TEXT = -1,         // in a list of ids: those of the text
+    COPIES_LIMIT = 16, // of the text in the result: templates in a row multiply
+    IDS_LIMIT = 1 << 16,
+};
 
-static struct post_item *add_item(struct postprocessor *p) {
-    p->item = mem_grow(p->item, &p->cap, p->n + 1, sizeof *p->item);
-    struct post_item *item = &p->item[p->n++];
-    *item = (struct post_item){.template = p->templates};
-    return item;
+// What the steps have made so far, in parts: a template makes one for each of its entries, and what
+// the next step does depends on how many there are.
+struct parts {
+    struct ids *p;
+    size_t n, cap;
+    bool special; // special tokens are added
+};
+
+static struct ids *add_part(struct parts *parts) {
+    parts->p = mem_grow(parts->p, &parts->cap, parts->n + 1, sizeof *parts->p);
+    parts->p[parts->n] = (struct ids){0};
+    return &parts->p[parts->n++];
 }
 
-static bool end_template(struct postprocessor *p, struct error *e) {
-    size_t copies = 0;
-    for (size_t i = 0; i < p->n; i++)
-        copies += p->item[i].template == p->templates && p->item[i].text;
-    p->copies = p->templates ? p->copies * copies : copies;
-    p->templates++;
-    if (p->copies <= COPIES_LIMIT) return true;
-    return fail(e, "%zu copies of the text are over the limit of %d", p->copies, COPIES_LIMIT);
+static void free_parts(struct parts *parts) {
+    for (size_t i = 0; i < parts->n; i++) ids_free(&parts->p[i]);
+    free(parts->p);
+    parts->p = NULL;
+    parts->n = parts->cap = 0;
+}
+
+static bool check_size(const struct parts *parts, struct error *e) {
+    size_t ids = 0, copies = 0;
+    for (size_t i = 0; i < parts->n; i++) {
+        ids += parts->p[i].n;
+        for (size_t k = 0; k < parts->p[i].n; k++) copies += parts->p[i].id[k] == TEXT;
+    }
+    if (copies > COPIES_LIMIT)
+        return fail(e, "%zu copies of the text are over the limit of %d", copies, COPIES_LIMIT);
+    return ids <= IDS_LIMIT ||
+           fail(e, "%zu special tokens are over the limit of %d", ids, IDS_LIMIT);
 }
 
 // special_tokens: {name: {"ids": [...]}}
-static bool read_special(struct post_item *item, struct json_object *table, struct sv name,
-                         struct error *e) {
+static bool add_special(struct ids *out, struct json_object *table, struct sv name,
+                        struct error *e) {
     struct json_object *entry = json_at(table, name.p);
     if (!entry) return fail(e, "\"%.60s\" is not in special_tokens", name.p);
     struct json_object *list = field_array(entry, "ids", e);
@@ -38,35 +58,52 @@ static bool read_special(struct post_item *item, struct json_object *table, stru
         if (value < 0 || value >= VOCAB_LIMIT)
             return fail(e, "special_tokens: id %.60s of \"%.60s\" is not one",
                         json_object_to_json_string(id), name.p);
-        ids_push(&item->special, (int32_t)value);
+        ids_push(out, (int32_t)value);
     }
     return true;
 }
 
-// [{"SpecialToken": {"id": name}} or {"Sequence": {"id": "A"}}, ...]
-static bool read_template(struct postprocessor *p, struct json_object *j, struct error *e) {
-    struct json_object *list = field_array(j, "single", e);
-    for (size_t i = 0; list && i < json_object_array_length(list); i++) {
-        struct json_object *part = json_object_array_get_idx(list, i);
-        struct json_object *special = json_at(part, "SpecialToken");
-        struct sv name;
-        if (!special && sv_is(json_text_at(json_at(part, "Sequence"), "id"), "A")) {
-            add_item(p)->text = true;
-            continue;
-        }
-        if (!special)
-            return fail(e, "single[%zu] is %.60s, neither a SpecialToken nor Sequence A", i,
-                        json_object_to_json_string(part));
-        if (!field_text(special, "id", &name, e) ||
-            !read_special(add_item(p), json_at(j, "special_tokens"), name, e))
-            return fail_in(e, "single[%zu]", i);
+// {"SpecialToken": {"id": name}}, or {"Sequence": {"id": "A"}}, which is the part before it; B is
+// the second one.
+static bool add_entry(struct parts *made, const struct parts *before, struct json_object *entry,
+                      struct json_object *table, struct error *e) {
+    struct json_object *special = json_at(entry, "SpecialToken");
+    struct sv name, which = json_text_at(json_at(entry, "Sequence"), "id");
+    size_t k = sv_is(which, "A") ? 0 : sv_is(which, "B") ? 1 : before->n;
+    if (!special && k < before->n) {
+        ids_add(add_part(made), before->p[k].id, before->p[k].n);
+        return true;
     }
-    return list && end_template(p, e);
+    if (!special)
+        return fail(e, "%.60s is neither a SpecialToken nor Sequence A",
+                    json_object_to_json_string(entry));
+    struct ids ids = {0};
+    bool ok = field_text(special, "id", &name, e) && add_special(&ids, table, name, e);
+    if (ok && made->special) ids_add(add_part(made), ids.id, ids.n);
+    ids_free(&ids);
+    return ok;
+}
+
+// The template for a text, or for two where an earlier step has made two parts.
+static bool template(struct parts *parts, struct json_object *j, struct error *e) {
+    const char *key = parts->n == 2 ? "pair" : "single";
+    if (parts->n != 1 && parts->n != 2)
+        return fail(e, "has no template for the %zu parts made before it", parts->n);
+    struct json_object *list = field_array(j, key, e);
+    struct parts made = {.special = parts->special};
+    bool ok = list != NULL;
+    for (size_t i = 0; ok && i < json_object_array_length(list); i++)
+        ok = (add_entry(&made, parts, json_object_array_get_idx(list, i),
+                        json_at(j, "special_tokens"), e) &&
+              check_size(&made, e)) ||
+             fail_in(e, "%s[%zu]", key, i);
+    free_parts(parts);
+    *parts = made;
+    return ok;
 }
 
 // ["[SEP]", 102]
-static bool read_pair(struct postprocessor *p, struct json_object *j, const char *key,
-                      struct error *e) {
+static bool read_pair(struct json_object *j, const char *key, int32_t *out, struct error *e) {
     struct json_object *pair = field_array(j, key, e);
     if (!pair) return false;
     struct json_object *id =
@@ -75,56 +112,71 @@ static bool read_pair(struct postprocessor *p, struct json_object *j, const char
     if (value < 0 || value >= VOCAB_LIMIT)
         return fail(e, "key \"%s\" is %.60s, not a token and its id", key,
                     json_object_to_json_string(pair));
-    ids_push(&add_item(p)->special, (int32_t)value);
+    *out = (int32_t)value;
     return true;
 }
 
-// [CLS] text [SEP]
-static bool read_bert(struct postprocessor *p, struct json_object *j, struct error *e) {
-    if (!read_pair(p, j, "cls", e)) return false;
-    add_item(p)->text = true;
-    if (!read_pair(p, j, "sep", e)) return false;
-    return end_template(p, e);
+// [CLS] first part [SEP] second part [SEP] ...; RoBERTa has a [SEP] before the others, too.
+static bool bert(struct parts *parts, struct json_object *j, bool roberta, struct error *e) {
+    int32_t cls, sep;
+    if (!read_pair(j, "cls", &cls, e) || !read_pair(j, "sep", &sep, e)) return false;
+    for (size_t i = 0; parts->special && i < parts->n; i++) {
+        struct ids made = {0};
+        if (i == 0 || roberta) ids_push(&made, i ? sep : cls);
+        ids_add(&made, parts->p[i].id, parts->p[i].n);
+        ids_push(&made, sep);
+        ids_free(&parts->p[i]);
+        parts->p[i] = made;
+    }
+    return check_size(parts, e);
 }
 
-static bool read_any(struct postprocessor *p, struct json_object *j, struct error *e) {
+static bool run_step(struct parts *parts, struct json_object *j, struct error *e) {
     struct sv type;
     if (!field_type(j, &type, e)) return false;
     if (sv_is(type, "ByteLevel")) return true; // changes offsets only
-    if (sv_is(type, "TemplateProcessing")) return read_template(p, j, e);
-    if (sv_is(type, "BertProcessing") || sv_is(type, "RobertaProcessing"))
-        return read_bert(p, j, e);
+    if (sv_is(type, "TemplateProcessing")) return template(parts, j, e);
+    if (sv_is(type, "BertProcessing")) return bert(parts, j, false, e);
+    if (sv_is(type, "RobertaProcessing")) return bert(parts, j, true, e);
     if (!sv_is(type, "Sequence"))
         return fail(e, "type \"%.*s\" is not supported", (int)type.n, type.p);
     struct json_object *list = field_array(j, "processors", e);
-    if (!list) return false;
-    for (size_t i = 0; i < json_object_array_length(list); i++)
-        if (!read_any(p, json_object_array_get_idx(list, i), e))
+    for (size_t i = 0; list && i < json_object_array_length(list); i++)
+        if (!run_step(parts, json_object_array_get_idx(list, i), e))
             return fail_in(e, "processors[%zu]", i);
-    return true;
+    return list != NULL;
+}
+
+static bool run_all(struct ids *out, bool special, struct json_object *j, struct error *e) {
+    struct parts parts = {.special = special};
+    ids_push(add_part(&parts), TEXT);
+    bool ok = run_step(&parts, j, e) || fail_in(e, "post_processor");
+    for (size_t i = 0; ok && i < parts.n; i++) ids_add(out, parts.p[i].id, parts.p[i].n);
+    free_parts(&parts);
+    return ok;
 }
 
 bool post_read(struct postprocessor *p, struct json_object *j, struct error *e) {
-    return !j || read_any(p, j, e) || fail_in(e, "post_processor");
+    p->any = j != NULL;
+    return !j || (run_all(&p->around, true, j, e) && run_all(&p->plain, false, j, e));
 }
 
 void post_free(struct postprocessor *p) {
-    for (size_t i = 0; i < p->n; i++) ids_free(&p->item[i].special);
-    free(p->item);
+    ids_free(&p->around);
+    ids_free(&p->plain);
     *p = (struct postprocessor){0};
 }
 
 void post_run(const struct postprocessor *p, bool special, struct ids *ids) {
-    for (size_t t = 0, i = 0; t < p->templates; t++) {
-        struct ids made = {0};
-        for (; i < p->n && p->item[i].template == t; i++) {
-            const struct post_item *item = &p->item[i];
-            if (item->text)
-                ids_add(&made, ids->id, ids->n);
-            else if (special)
-                ids_add(&made, item->special.id, item->special.n);
-        }
-        ids_free(ids);
-        *ids = made;
+    if (!p->any) return;
+    const struct ids *list = special ? &p->around : &p->plain;
+    struct ids made = {0};
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->id[i] == TEXT)
+            ids_add(&made, ids->id, ids->n);
+        else
+            ids_push(&made, list->id[i]);
     }
+    ids_free(ids);
+    *ids = made;
 }

@@ -286,12 +286,13 @@ static void metaspace(const struct pre_step *s, struct sv text, bool first, stru
         }
 }
 
-// Adds the pieces that a step makes of one piece of `in` to `out`.
-static bool step_piece(const struct pre_step *s, struct sv piece, bool first, struct pieces *out,
+// Adds the pieces that a step makes of one piece of `in` to `out`. *first: the piece begins the
+// input; false afterwards when that beginning is dropped.
+static bool step_piece(const struct pre_step *s, struct sv piece, bool *first, struct pieces *out,
                        struct str *changed, struct error *e) {
     str_clear(changed);
     if (s->kind == PRE_METASPACE) {
-        metaspace(s, piece, first, changed);
+        metaspace(s, piece, *first, changed);
         piece = str_sv(changed);
     } else if (s->kind == PRE_BYTE_LEVEL && s->prepend == PREPEND_ALWAYS && piece.p[0] != ' ') {
         str_addc(changed, ' ');
@@ -304,6 +305,7 @@ static bool step_piece(const struct pre_step *s, struct sv piece, bool first, st
     for (size_t i = before; i < out->spans.n; i++) {
         struct span x = out->spans.p[i];
         if (!x.match || x.from == x.to) continue;
+        if (kept == before && x.from) *first = false;
         if (s->kind == PRE_BYTE_LEVEL) {
             size_t start = out->text.n;
             bytes_encode(&out->text, sv_cut(piece, x.from, x.to));
@@ -312,6 +314,7 @@ static bool step_piece(const struct pre_step *s, struct sv piece, bool first, st
             out->spans.p[kept++] = (struct span){at + x.from, at + x.to, true};
         }
     }
+    if (kept == before) *first = false;
     out->spans.n = kept;
     return true;
 }
@@ -329,8 +332,10 @@ bool pre_run(const struct pretokenizer *t, struct sv text, bool first, struct pi
         spare->spans.n = 0;
         for (size_t i = 0; i < out->spans.n && ok; i++) {
             struct span x = out->spans.p[i];
-            ok = step_piece(&t->step[k], sv_cut(str_sv(&out->text), x.from, x.to),
-                            first && x.from == 0, spare, &changed, e);
+            bool begins = first && i == 0;
+            ok = step_piece(&t->step[k], sv_cut(str_sv(&out->text), x.from, x.to), &begins, spare,
+                            &changed, e);
+            if (i == 0) first = begins;
         }
         struct pieces swap = *out;
         *out = *spare;

@@ -136,9 +136,9 @@ static bool search(const struct unigram *u, struct unigram_node *node, struct sv
             covered |= i + 1 == next;
         }
         if (covered) continue;
-        if (u->unk < 0) return false;
         double unk = score + u->unk_score;
-        offer(u, &node[next], u->piece ? (double)(float)unk : unk, u->unk, at);
+        if (u->unk < 0 && (node[next].from < 0 || unk > node[next].score)) return false;
+        if (u->unk >= 0) offer(u, &node[next], u->piece ? (double)(float)unk : unk, u->unk, at);
     }
     return true;
 }

@@ -63,7 +63,7 @@ static void enter(struct vocab *v, struct sv token, size_t id, uint32_t hash,
     uint32_t at = (uint32_t)v->pool.n, n = (uint32_t)token.n;
     *entry_of(v, id) = (struct vocab_entry){at, n};
     str_add(&v->pool, token);
-    v->n += slot->id < 0;
+    v->n++;
     *slot = (struct vocab_slot){hash, at, n, (int32_t)id};
 }
 

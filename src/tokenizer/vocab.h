@@ -21,7 +21,7 @@ struct vocab {
     struct str pool;
     struct vocab_entry *entry; // [size], by id
     size_t size, cap;          // largest id + 1
-    size_t n;                  // tokens
+    size_t n;                  // ids that have a token
     struct vocab_slot *slot;   // [slots] hash table
     size_t slots;
 };

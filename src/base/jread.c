@@ -229,6 +229,38 @@ enum jtoken jread_next(struct jread *j) {
     return j->expect == KEY || j->expect == KEY_OR_CLOSE ? read_key(j) : read_value(j);
 }
 
+// The first byte behind the list or object that begins at `at`, 0: it has no end.
+static size_t list_end(struct sv in, size_t at) {
+    size_t depth = 0;
+    for (; at < in.n; at++) {
+        char c = in.p[at];
+        if (c == '"') {
+            for (at++; at < in.n && in.p[at] != '"'; at++) at += in.p[at] == '\\';
+        } else if (c == '{' || c == '[') {
+            depth++;
+        } else if ((c == '}' || c == ']') && --depth == 0) {
+            return at + 1;
+        }
+    }
+    return 0;
+}
+
+bool jread_pass(struct jread *j, struct sv *value) {
+    skip_space(j);
+    size_t begin = j->at;
+    int c = peek(j);
+    if (c != '{' && c != '[') {
+        bool ok = jread_skip(j, J_KEY);
+        *value = sv_cut(j->in, begin, j->at);
+        return ok;
+    }
+    j->at = list_end(j->in, begin);
+    if (!j->at) return broken(j, begin, "a list or object has no end") != J_ERROR;
+    *value = sv_cut(j->in, begin, j->at);
+    j->expect = COMMA_OR_CLOSE;
+    return true;
+}
+
 bool jread_skip(struct jread *j, enum jtoken token) {
     if (token == J_KEY) token = jread_next(j);
     if (token == J_OBJECT || token == J_ARRAY)

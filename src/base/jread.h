@@ -55,6 +55,10 @@ enum jtoken jread_next(struct jread *j);
 // Reads on to the end of the value that token began (one more value when it was J_KEY).
 bool jread_skip(struct jread *j, enum jtoken token);
 
+// After J_KEY: passes over the key's value, whose text is left in *value for a reader of its own.
+// Of a list or object only the quotes and brackets are looked at.
+bool jread_pass(struct jread *j, struct sv *value);
+
 const char *jtoken_name(enum jtoken t); // for errors: "an object", "a string", ...
 
 #endif

@@ -90,9 +90,9 @@ static bool plant_all(struct added *a, bool special, const struct normalizer *z,
 static int32_t id_at(const struct added *a, size_t i) { return a->token[a->by_id[i]].id; }
 
 // Whether by_id[i] goes behind by_id[k]. Of two tokens with one id, which a vocabulary with holes
-// can lead to, the later is found.
+// can lead to, the first is found.
 static bool behind(const struct added *a, size_t i, size_t k) {
-    return id_at(a, i) > id_at(a, k) || (id_at(a, i) == id_at(a, k) && a->by_id[i] < a->by_id[k]);
+    return id_at(a, i) > id_at(a, k) || (id_at(a, i) == id_at(a, k) && a->by_id[i] > a->by_id[k]);
 }
 
 // Heap sort: the tokens nearly always come in order, and qsort takes no context.

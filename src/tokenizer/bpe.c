@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/jread.h"
 #include "base/mem.h"
 #include "tokenizer/fields.h"
 #include "tokenizer/heap.h"
@@ -55,40 +54,6 @@ static const struct bpe_merge *merge_of(const struct bpe *b, int32_t left, int32
     return m->left < 0 ? NULL : m;
 }
 
-// One merge as it is read: its tokens, and the text that they make together.
-struct merge_text {
-    int32_t id[2];
-    struct str joint;
-};
-
-static bool add_side(const struct bpe *b, const struct vocab *v, struct merge_text *m, int k,
-                     struct sv token, struct error *e) {
-    m->id[k] = vocab_id(v, token);
-    str_add(&m->joint, sv_cut(token, k ? b->prefix.n : 0, token.n));
-    if (m->id[k] >= 0) return true;
-    return fail(e, "token \"%.*s\" is not in model.vocab", token.n < 60 ? (int)token.n : 60,
-                token.p);
-}
-
-// A merge is "left right" or ["left", "right"]; its first token is read.
-static bool read_merge(const struct bpe *b, const struct vocab *v, struct jread *j, enum jtoken t,
-                       struct merge_text *m, struct error *e) {
-    str_clear(&m->joint);
-    if (t == J_STRING) {
-        struct sv line = j->text;
-        ptrdiff_t space = sv_find(line, sv(" "), 0);
-        if (space < 0 || sv_find(line, sv(" "), (size_t)space + 1) >= 0)
-            return fail(e, "\"%.*s\" is not two tokens", line.n < 60 ? (int)line.n : 60, line.p);
-        return add_side(b, v, m, 0, sv_cut(line, 0, (size_t)space), e) &&
-               add_side(b, v, m, 1, sv_cut(line, (size_t)space + 1, line.n), e);
-    }
-    for (int k = 0; t == J_ARRAY && k < 2; k++) {
-        if (jread_next(j) != J_STRING) return fail(e, "it is not two tokens");
-        if (!add_side(b, v, m, k, j->text, e)) return false;
-    }
-    return (t == J_ARRAY && jread_next(j) == J_ARRAY_END) || fail(e, "it is not two tokens");
-}
-
 static void resize(struct bpe *b, size_t slots) {
     struct bpe old = *b;
     b->slots = slots;
@@ -106,38 +71,14 @@ void bpe_merge_put(struct bpe *b, struct bpe_merge merge) {
     *m = merge;
 }
 
-// *guess: the id that the result is likely to have, which saves looking it up.
-static bool add_merge(struct bpe *b, const struct vocab *v, const struct merge_text *m,
-                      int32_t rank, int32_t *guess, struct error *e) {
-    struct sv likely;
-    bool guessed = vocab_token(v, *guess, &likely) && sv_eq(likely, str_sv(&m->joint));
-    int32_t made = guessed ? *guess : vocab_id(v, str_sv(&m->joint));
-    if (made < 0) return fail(e, "its result \"%.60s\" is not in model.vocab", str_c(&m->joint));
-    *guess = made + 1;
-    bpe_merge_put(b, (struct bpe_merge){m->id[0], m->id[1], rank, made});
-    return true;
+void bpe_merge_fetch(const struct bpe *b, int32_t left, int32_t right) {
+    __builtin_prefetch(&b->merge[pair_hash(left, right) & (b->slots - 1)], 1);
 }
 
-static bool read_merges(struct bpe *b, const struct vocab *v, struct sv list, struct error *e) {
-    if (!list.n) return fail(e, "key \"merges\" is missing (an array is needed)");
-    struct jread j;
-    struct merge_text m = {0};
+void bpe_reserve(struct bpe *b, size_t merges) {
     size_t slots = 1 << 10;
-    while (slots < list.n / 20) slots *= 2; // a merge of a long list takes about 20 to 40 bytes
-    resize(b, slots);
-    jread_open(&j, list, "merges", e);
-    enum jtoken t = jread_next(&j);
-    bool ok = t == J_ARRAY || fail(e, "key \"merges\" is %s, not an array", jtoken_name(t));
-    int32_t guess = 0;
-    for (int32_t i = 0; ok && (t = jread_next(&j)) != J_ARRAY_END; i++) {
-        if (i == 0 && t == J_STRING && sv_starts(j.text, sv("#version"))) continue;
-        ok = i < INT32_MAX - 1 || fail(e, "too many merges");
-        ok = ok && ((read_merge(b, v, &j, t, &m, e) && add_merge(b, v, &m, i, &guess, e)) ||
-                    fail_in(e, "merges[%d]", i));
-    }
-    jread_close(&j);
-    str_free(&m.joint);
-    return ok;
+    while (slots < merges * 2) slots *= 2;
+    if (slots > b->slots) resize(b, slots);
 }
 
 static bool crosses(const struct bpe *b, int32_t cp) {
@@ -204,13 +145,13 @@ bool bpe_read(struct bpe *b, const struct vocab *v, struct json_object *model, s
     str_add(&b->prefix, prefix);
     str_add(&b->suffix, suffix);
     bpe_index(b, v);
-    if (!read_merges(b, v, merges, e)) return false;
+    if (!bpe_read_merges(b, v, merges, e)) return false;
     find_words(b, v);
     return true;
 }
 
 void bpe_index(struct bpe *b, const struct vocab *v) {
-    if (!b->slots) resize(b, 1 << 10);
+    bpe_reserve(b, 0);
     vocab_bytes(v, b->byte);
     for (int i = 0; i < 0x180; i++) {
         char utf8[4];

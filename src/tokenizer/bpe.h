@@ -32,9 +32,13 @@ struct bpe_work;
 // vocabulary is read already.
 bool bpe_read(struct bpe *b, const struct vocab *v, struct json_object *model, struct sv merges,
               struct error *e);
+// bpe_merges.c: its merges alone.
+bool bpe_read_merges(struct bpe *b, const struct vocab *v, struct sv list, struct error *e);
 // What a model that is built otherwise needs: adds one merge, and looks up what the vocabulary has
 // for single bytes and characters.
 void bpe_merge_put(struct bpe *b, struct bpe_merge merge);
+void bpe_reserve(struct bpe *b, size_t merges);                         // room for so many
+void bpe_merge_fetch(const struct bpe *b, int32_t left, int32_t right); // a put will follow
 void bpe_index(struct bpe *b, const struct vocab *v);
 void bpe_free(struct bpe *b);
 

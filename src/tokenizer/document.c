@@ -13,13 +13,6 @@ static bool keep(struct jread *j, struct str *members) {
     return true;
 }
 
-static bool cut_value(struct jread *j, struct sv *out) {
-    size_t from = j->at;
-    if (!jread_skip(j, J_KEY)) return false;
-    *out = sv_trim(sv_cut(j->in, from, j->at));
-    return true;
-}
-
 static struct json_object *parse(struct str *members, const char *name, struct error *e) {
     str_puts(members, members->n ? "}" : "{}");
     return json_read(str_sv(members), name, e);
@@ -32,7 +25,7 @@ static bool read_model(struct document *d, struct jread *j, struct str *members)
         struct sv *list = sv_is(j->text, "vocab")    ? &d->vocab
                           : sv_is(j->text, "merges") ? &d->merges
                                                      : NULL;
-        if (!(list ? cut_value(j, list) : keep(j, members))) return false;
+        if (!(list ? jread_pass(j, list) : keep(j, members))) return false;
     }
     return t == J_OBJECT_END;
 }

@@ -206,6 +206,7 @@ static void scan_all(enum scan_kind kind, struct sv text, struct spans *out) {
 }
 
 bool pattern_spans(const struct pattern *p, struct sv text, struct spans *out, struct error *e) {
+    if (!text.n) return true; // not even an empty match
     if (p->scan != SCAN_NONE) return scan_all(p->scan, text, out), true;
     OnigRegion region;
     onig_region_init(&region);

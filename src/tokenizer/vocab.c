@@ -21,7 +21,7 @@ static struct vocab_slot *seek(const struct vocab *v, struct sv token, uint32_t 
     }
 }
 
-static uint32_t hash_of(struct sv token) { return (uint32_t)sv_hash(token); }
+uint32_t vocab_hash(struct sv token) { return (uint32_t)sv_hash(token); }
 
 static void widen(struct vocab *v) {
     if (v->n * 2 < v->slots) return;
@@ -74,7 +74,7 @@ static bool is_taken(const struct vocab *v, int64_t id) {
 bool vocab_add(struct vocab *v, struct sv token, int64_t id, struct error *e) {
     if (!fits(v, token, id, e)) return false;
     widen(v);
-    uint32_t hash = hash_of(token);
+    uint32_t hash = vocab_hash(token);
     struct vocab_slot *slot = seek(v, token, hash);
     if (slot->id >= 0 || is_taken(v, id))
         return fail(e, "token \"%.*s\" with id %lld: the %s is taken (each token needs its own id)",
@@ -86,7 +86,7 @@ bool vocab_add(struct vocab *v, struct sv token, int64_t id, struct error *e) {
 bool vocab_append(struct vocab *v, struct sv token, struct error *e) {
     if (!fits(v, token, (int64_t)v->size, e)) return false;
     widen(v);
-    uint32_t hash = hash_of(token);
+    uint32_t hash = vocab_hash(token);
     enter(v, token, v->size, hash, seek(v, token, hash));
     return true;
 }
@@ -122,8 +122,20 @@ void vocab_bytes(const struct vocab *v, int32_t byte[256]) {
     }
 }
 
+void vocab_fetch(const struct vocab *v, uint32_t hash) {
+    if (v->slots) __builtin_prefetch(&v->slot[hash & (v->slots - 1)]);
+}
+
+void vocab_fetch_text(const struct vocab *v, uint32_t hash) {
+    if (v->slots && v->pool.p) __builtin_prefetch(v->pool.p + v->slot[hash & (v->slots - 1)].at);
+}
+
+int32_t vocab_find(const struct vocab *v, struct sv token, uint32_t hash) {
+    return v->slots ? seek(v, token, hash)->id : -1;
+}
+
 int32_t vocab_id(const struct vocab *v, struct sv token) {
-    return v->slots ? seek(v, token, hash_of(token))->id : -1;
+    return vocab_find(v, token, vocab_hash(token));
 }
 
 bool vocab_token(const struct vocab *v, int32_t id, struct sv *token) {

@@ -34,6 +34,11 @@ bool vocab_append(struct vocab *v, struct sv token, struct error *e);
 // Reads the text of a JSON object {"token": id, ...}.
 bool vocab_read(struct vocab *v, struct sv object, struct error *e);
 int32_t vocab_id(const struct vocab *v, struct sv token); // -1 when absent
+// The same in steps, for many tokens at a time: the first two fetch memory and don't wait for it.
+uint32_t vocab_hash(struct sv token);
+void vocab_fetch(const struct vocab *v, uint32_t hash);
+void vocab_fetch_text(const struct vocab *v, uint32_t hash);
+int32_t vocab_find(const struct vocab *v, struct sv token, uint32_t hash);
 // The ids of the tokens <0x00> to <0xFF>, -1 for those that aren't there.
 void vocab_bytes(const struct vocab *v, int32_t byte[256]);
 // *token is the text of an id; false when no token has it.

@@ -1,6 +1,6 @@
 // tokenizer.model and tiktoken files of any bytes: what is accepted must encode a text and decode
-// any ids, and streaming must give what decoding gives. The first byte says which kind follows;
-// bytes behind the last one of 0xff are the text.
+// any ids, and streaming must give what decoding gives. The first byte says which kind follows, and
+// whether its pieces get other ids; bytes behind the last one of 0xff are the text.
 #include <stdlib.h>
 
 #include "round_trip.h"
@@ -8,19 +8,20 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static bool read_model(struct tokenizer *t, struct sv file, bool ranks, struct error *e) {
-    if (ranks) {
+static bool read_model(struct tokenizer *t, struct sv file, int kind, struct error *e) {
+    static const struct spm_layout layouts[] = {{"", 0, ""}, {"<s> <pad> <unk>", 2, "<mask> a"}};
+    if (kind & 1) {
         struct json_object *stages = json_read(
             sv("{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"}}"),
             "stages", e);
-        bool ok = tiktoken_read(&t->model, file, e) && tok_read_stages(t, stages, e);
+        bool ok = tiktoken_read(&t->model, file, e) && tok_read_stages(t, stages, true, e);
         json_object_put(stages);
         return ok;
     }
-    if (!model_read_spm(&t->model, file, e)) return false;
+    if (!model_read_spm(&t->model, file, &layouts[kind >> 1 & 1], e)) return false;
     norm_spm(&t->normalizer, &t->model.spm);
     decode_spm(&t->decoder, &t->model.spm);
-    return added_read(&t->added, NULL, &t->model.vocab, &t->normalizer, e);
+    return added_read(&t->added, NULL, true, &t->model.vocab, &t->normalizer, e);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -32,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (end) file.n = end - 1;
     struct error e = {0};
     struct tokenizer *t = tok_new();
-    if (read_model(t, file, data[0] & 1, &e)) {
+    if (read_model(t, file, data[0], &e)) {
         round_trip(t, text, true);
         round_trip(t, sv("Hello  w\xc3\xb6rld\n\xe4\xbd\xa0 a b ab 12 <x> \xff"), true);
     } else if (!e.set) {

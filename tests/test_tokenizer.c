@@ -176,6 +176,30 @@ static void test_reference(void **state) {
     }
 }
 
+// Tokenizer classes without a tokenizer.json (tools/make_tokenizer_classes.py).
+static void test_classes(void **state) {
+    (void)state;
+    struct names names = {0};
+    struct error e = {0};
+    assert_true(dir_list(FIXTURES "/tokenizer/classes", &names, &e));
+    assert_true(names.n >= 30);
+    for (size_t k = 0; k < names.n; k++) {
+        char kind[64];
+        snprintf(kind, sizeof kind, "classes/%s", names.name[k]);
+        struct tokenizer *t = open_fixture(kind);
+        struct json_object *cases = open_cases(kind);
+        assert_true(json_object_array_length(cases) >= 10);
+        for (size_t i = 0; i < json_object_array_length(cases); i++) {
+            struct json_object *c = json_object_array_get_idx(cases, i);
+            check_encode(t, c, "ids", true);
+            check_encode(t, c, "plain", false);
+        }
+        json_object_put(cases);
+        tok_close(t);
+    }
+    names_free(&names);
+}
+
 static void check_text(struct json_object *c, struct json_object *spec, struct sv got) {
     if (!sv_eq(got, json_text(json_object_array_get_idx(c, 1))))
         complain("%s\nof %.200s gave %.*s", json_object_to_json_string(c),
@@ -685,19 +709,13 @@ static void test_explosions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_stages),
-        cmocka_unit_test(test_stream_of_bytes),
-        cmocka_unit_test(test_invalid_utf8),
-        cmocka_unit_test(test_long_runs),
-        cmocka_unit_test(test_scanners),
-        cmocka_unit_test(test_scanners_know_unicode),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_reference),    cmocka_unit_test(test_random),
+        cmocka_unit_test(test_classes),      cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_stages),       cmocka_unit_test(test_stream_of_bytes),
+        cmocka_unit_test(test_invalid_utf8), cmocka_unit_test(test_long_runs),
+        cmocka_unit_test(test_scanners),     cmocka_unit_test(test_scanners_know_unicode),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_damaged),      cmocka_unit_test(test_deep),
         cmocka_unit_test(test_explosions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

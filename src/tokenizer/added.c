@@ -13,7 +13,26 @@ static int32_t next_id(const struct added *a, const struct vocab *v) {
     return (int32_t)(v->n + a->unknown);
 }
 
-static bool read_token(struct added *a, struct json_object *j, const struct vocab *v,
+// The id of a token whose entry says `id`.
+static bool set_id(struct added *a, const struct vocab *v, struct added_token *t, struct sv text,
+                   int64_t id, bool given, struct error *e) {
+    struct sv other;
+    t->id = vocab_id(v, text);
+    if (t->id < 0 && given) {
+        t->id = (int32_t)id;
+        return !vocab_token(v, t->id, &other) ||
+               fail(e, "id %d of \"%.60s\" is that of \"%.*s\"", t->id, text.p,
+                    other.n < 60 ? (int)other.n : 60, other.p);
+    }
+    if (t->id < 0) t->id = next_id(a, v), a->unknown++;
+    if (t->id >= VOCAB_LIMIT) return fail(e, "\"%.60s\" is one token too many", text.p);
+    if (t->id != id)
+        log_say(LOG_WARN, "added token \"%.*s\" has id %lld in the list, but is %d", (int)text.n,
+                text.p, (long long)id, t->id);
+    return true;
+}
+
+static bool read_token(struct added *a, struct json_object *j, const struct vocab *v, bool given,
                        struct error *e) {
     struct sv text;
     int64_t id;
@@ -29,12 +48,7 @@ static bool read_token(struct added *a, struct json_object *j, const struct voca
         return false;
     // The reference passes over these two as well. A token that the model knows has the model's id.
     if (!text.n || !map_put(&a->by_text, text, (int64_t)a->n)) return true;
-    t.id = vocab_id(v, text);
-    if (t.id < 0) t.id = next_id(a, v), a->unknown++;
-    if (t.id >= VOCAB_LIMIT) return fail(e, "\"%.60s\" is one token too many", text.p);
-    if (t.id != id)
-        log_say(LOG_WARN, "added token \"%.*s\" has id %lld in the list, but is %d", (int)text.n,
-                text.p, (long long)id, t.id);
+    if (!set_id(a, v, &t, text, id, given, e)) return false;
     str_add(&t.text, text);
     a->token = mem_grow(a->token, &a->cap, a->n + 1, sizeof *a->token);
     a->token[a->n++] = t;
@@ -89,10 +103,13 @@ static bool plant_all(struct added *a, bool special, const struct normalizer *z,
 
 static int32_t id_at(const struct added *a, size_t i) { return a->token[a->by_id[i]].id; }
 
-// Whether by_id[i] goes behind by_id[k]. Of two tokens with one id, which a vocabulary with holes
-// can lead to, the first is found.
+// Whether by_id[i] goes behind by_id[k]. Of tokens with one id, which a vocabulary with holes can
+// lead to, an ordinary one is found before a special one, a later one before an earlier one.
 static bool behind(const struct added *a, size_t i, size_t k) {
-    return id_at(a, i) > id_at(a, k) || (id_at(a, i) == id_at(a, k) && a->by_id[i] > a->by_id[k]);
+    int32_t x = a->by_id[i], y = a->by_id[k];
+    if (id_at(a, i) != id_at(a, k)) return id_at(a, i) > id_at(a, k);
+    bool special = a->token[x].special, other = a->token[y].special;
+    return special == other ? x < y : special;
 }
 
 // Heap sort: the tokens nearly always come in order, and qsort takes no context.
@@ -118,13 +135,13 @@ static void index_ids(struct added *a) {
     }
 }
 
-bool added_read(struct added *a, struct json_object *list, const struct vocab *v,
+bool added_read(struct added *a, struct json_object *list, bool given, const struct vocab *v,
                 const struct normalizer *z, struct error *e) {
     unicode_init();
     if (list && !json_object_is_type(list, json_type_array))
         return fail(e, "key \"added_tokens\" is not an array");
     for (size_t i = 0; list && i < json_object_array_length(list); i++)
-        if (!read_token(a, json_object_array_get_idx(list, i), v, e))
+        if (!read_token(a, json_object_array_get_idx(list, i), v, given, e))
             return fail_in(e, "added_tokens[%zu]", i);
     index_ids(a);
     return (plant_all(a, true, z, e) && plant_all(a, false, z, e)) || fail_in(e, "added_tokens");
@@ -200,6 +217,7 @@ void added_split(const struct added *a, const struct added_tree *tree, struct sv
         const struct added_token *t = &a->token[k];
         size_t from = i, to = end;
         i = end;
+        if (t->special && a->split_special) continue;
         if (t->single_word && word_touches(text, from, to)) continue;
         for (size_t at; t->lstrip && from > done; from = at)
             if (!unicode_space(unicode_before(text, from, &at))) break;

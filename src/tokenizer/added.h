@@ -34,6 +34,7 @@ struct added {
     struct added_token *token;
     size_t n, cap;
     size_t unknown;                // to the model
+    bool split_special;            // special ones are not looked for
     int32_t *by_id;                // [n] indices into token, by rising id
     struct map by_text;            // to indices into token
     struct added_tree raw, normal; // over the raw text, over the normalized text
@@ -50,9 +51,10 @@ struct added_parts {
     size_t n, cap;
 };
 
-// Reads the list of added tokens, of which those that v doesn't have are numbered behind its
-// tokens, in order; z normalizes the contents of those that want it.
-bool added_read(struct added *a, struct json_object *list, const struct vocab *v,
+// Reads the list of added tokens; z normalizes the contents of those that want it. Tokens of the
+// model have its ids. The others have those that are given, or else are numbered behind the model's
+// tokens, in order: the reference does that whatever a tokenizer.json says.
+bool added_read(struct added *a, struct json_object *list, bool given, const struct vocab *v,
                 const struct normalizer *z, struct error *e);
 void added_free(struct added *a);
 const struct added_token *added_by_id(const struct added *a, int32_t id); // NULL: none

@@ -52,8 +52,10 @@ bool model_read(struct model *m, const struct document *d, struct error *e) {
     return read_kind(m, d, e) || fail_in(e, "model");
 }
 
-bool model_read_spm(struct model *m, struct sv file, struct error *e) {
-    if (!spm_read(&m->spm, &m->vocab, file, e)) return false;
+bool model_read_spm(struct model *m, struct sv file, const struct spm_layout *layout,
+                    struct error *e) {
+    if (!spm_read(&m->spm, &m->vocab, file, e) || !spm_arrange(&m->spm, &m->vocab, layout, e))
+        return false;
     m->kind = m->spm.model == SPM_BPE ? MODEL_SPM_BPE : MODEL_UNIGRAM;
     if (m->kind == MODEL_UNIGRAM) return unigram_of_spm(&m->unigram, &m->spm, &m->vocab, e);
     spm_bpe_open(&m->spm_bpe, &m->spm, &m->vocab);

@@ -32,8 +32,9 @@ struct model_work {
 };
 
 bool model_read(struct model *m, const struct document *d, struct error *e);
-// Of a tokenizer.model. m must stay where it is.
-bool model_read_spm(struct model *m, struct sv file, struct error *e);
+// Of a tokenizer.model, with ids as the layout has them. m must stay where it is.
+bool model_read_spm(struct model *m, struct sv file, const struct spm_layout *layout,
+                    struct error *e);
 void model_free(struct model *m);
 
 void model_work_open(struct model_work *w, const struct model *m);

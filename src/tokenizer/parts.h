@@ -22,27 +22,22 @@ struct tokenizer {
     struct decoder decoder;
     struct added added;
     int32_t bos, eos;
+    bool cut_runs; // long runs without white space are cut (see tokenizer.c)
     struct work_list *work;
 };
 
 struct tokenizer *tok_new(void); // tokenizer.c: one without any part
 
 // open.c: reads the stages of a tokenizer.json but its model, which t has already. j may lack any
-// of them.
-bool tok_read_stages(struct tokenizer *t, struct json_object *j, struct error *e);
+// of them. given: the ids of its added tokens are right; else they are counted (see added.h).
+bool tok_read_stages(struct tokenizer *t, struct json_object *j, bool given, struct error *e);
 
-// slow.c: builds t from one file that is no tokenizer.json, with what lies beside it. config is the
-// tokenizer_config.json, or NULL.
-bool slow_read(struct tokenizer *t, const char *file, struct json_object *config, struct error *e);
+// slow.c: builds t from one file that is no tokenizer.json, with the settings beside it, in which
+// it fills in the roles that the class knows.
+bool slow_read(struct tokenizer *t, const char *file, const char *dir, struct json_object *settings,
+               struct error *e);
 // The file of a folder that has no tokenizer.json: owned by the caller, NULL when there is none.
-char *slow_find(const char *dir, struct json_object *config);
-
-// slow_added.c: the list of added tokens as a tokenizer.json would have it; v is the vocabulary of
-// the model. The caller owns it. NULL on failure.
-struct json_object *slow_added(const char *dir, struct json_object *config, const struct vocab *v,
-                               struct error *e);
-// Adds a token to such a list.
-void slow_add(struct json_object *list, struct sv text, int64_t id, bool special);
+char *slow_find(const char *dir, struct json_object *settings);
 
 // tiktoken.c: fills the model from lines of "base64 rank". The vocabulary spells bytes in the
 // alphabet of bytes.h.

@@ -118,7 +118,7 @@ static bool read_pair(struct json_object *j, const char *key, int32_t *out, stru
 
 // [CLS] first part [SEP] second part [SEP] ...; RoBERTa has a [SEP] before the others, too.
 static bool bert(struct parts *parts, struct json_object *j, bool roberta, struct error *e) {
-    int32_t cls, sep;
+    int32_t cls = -1, sep = -1;
     if (!read_pair(j, "cls", &cls, e) || !read_pair(j, "sep", &sep, e)) return false;
     for (size_t i = 0; parts->special && i < parts->n; i++) {
         struct ids made = {0};

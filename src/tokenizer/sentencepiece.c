@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "tokenizer/unicode.h"
 
@@ -150,6 +151,45 @@ void spm_free(struct spm *s) {
     charsmap_free(&s->map);
     trie_free(&s->user);
     *s = (struct spm){0};
+}
+
+static bool arrange_piece(struct spm *s, struct vocab *v, struct sv text, struct spm_piece piece,
+                          struct error *e) {
+    size_t id = v->size;
+    if (!vocab_append(v, text, e)) return false;
+    s->piece = mem_grow(s->piece, &s->cap, id + 1, sizeof *s->piece);
+    s->piece[id] = piece;
+    if (piece.kind == SPM_UNKNOWN) s->unk = (int32_t)id;
+    return true;
+}
+
+static bool arrange_words(struct spm *s, struct vocab *v, const struct vocab *old,
+                          const struct spm_piece *pieces, const char *words, struct error *e) {
+    struct sv word;
+    for (size_t i = 0; (word = args_word(words, i)).n; i++) {
+        int32_t id = vocab_id(old, word);
+        struct spm_piece piece = id < 0 ? (struct spm_piece){0, SPM_CONTROL} : pieces[id];
+        if (!arrange_piece(s, v, word, piece, e)) return false;
+    }
+    return true;
+}
+
+bool spm_arrange(struct spm *s, struct vocab *v, const struct spm_layout *layout, struct error *e) {
+    struct vocab old = *v;
+    struct spm_piece *pieces = s->piece;
+    struct sv text;
+    if (!*layout->head && !*layout->tail && !layout->skip) return true;
+    *v = (struct vocab){0};
+    s->piece = NULL;
+    s->cap = 0;
+    s->unk = -1;
+    bool ok = arrange_words(s, v, &old, pieces, layout->head, e);
+    for (size_t id = layout->skip; ok && id < old.size; id++)
+        ok = !vocab_token(&old, (int32_t)id, &text) || arrange_piece(s, v, text, pieces[id], e);
+    ok = ok && arrange_words(s, v, &old, pieces, layout->tail, e);
+    vocab_free(&old);
+    free(pieces);
+    return ok && (s->unk >= 0 || fail(e, "the unknown piece is not where its class has it"));
 }
 
 // --- normalization -------------------------------------------------------------------------------

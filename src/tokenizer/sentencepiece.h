@@ -43,6 +43,16 @@ struct spm {
 bool spm_read(struct spm *s, struct vocab *v, struct sv file, struct error *e);
 void spm_free(struct spm *s);
 
+// Tokens that come before the pieces and behind them, with spaces between, and how many of the
+// first pieces are dropped. A token that is a piece's text is that piece; others are control ones.
+struct spm_layout {
+    const char *head;
+    size_t skip;
+    const char *tail;
+};
+// Gives the pieces their ids in a layout.
+bool spm_arrange(struct spm *s, struct vocab *v, const struct spm_layout *layout, struct error *e);
+
 // Appends the normalized text, valid UTF-8. `first`: the text begins the input.
 void spm_normalize(const struct spm *s, struct sv text, bool first, struct str *out);
 

@@ -9,6 +9,8 @@
 
 enum {
     KEEP_WORK = 1 << 20, // working memory of a longer text isn't kept for the next
+    BLOCK_MOST = 400000, // characters; see cut_run
+    RUN_MOST = 25000,
 };
 
 // What one tok_encode works with.
@@ -105,6 +107,36 @@ static bool normalize(const struct tokenizer *t, struct work *w, struct sv raw, 
     return ok;
 }
 
+// As Python's str.isspace
+static bool is_space(int32_t c) { return unicode_space(c) || (c >= 0x1c && c <= 0x1f); }
+
+// Kimi's class cuts text before tiktoken sees it: into blocks, and where more than RUN_MOST
+// characters in a row are white space, or are none. Returns the end of the part at text[at], and
+// counts the characters of the block.
+static size_t cut_run(struct sv text, size_t at, size_t *block) {
+    size_t run = 0;
+    bool space = false;
+    for (size_t i = at, next = at; i < text.n; i = next) {
+        bool now = is_space(unicode_next(text, &next));
+        if (*block == BLOCK_MOST) return *block = 0, i;
+        run = i > at && now == space ? run + 1 : 1;
+        space = now;
+        if (run > RUN_MOST) return i;
+        ++*block;
+    }
+    return text.n;
+}
+
+static bool encode_cut(const struct tokenizer *t, struct work *w, struct sv text, bool first,
+                       struct error *e) {
+    bool ok = true;
+    for (size_t at = 0, end, block = 0; ok && at < text.n; at = end) {
+        end = t->cut_runs ? cut_run(text, at, &block) : text.n;
+        ok = encode_text(t, w, sv_cut(text, at, end), first && at == 0, e);
+    }
+    return ok;
+}
+
 // Text without the added tokens that are looked for in raw text.
 static bool encode_raw(const struct tokenizer *t, struct work *w, struct sv raw, bool first,
                        struct error *e) {
@@ -116,7 +148,7 @@ static bool encode_raw(const struct tokenizer *t, struct work *w, struct sv raw,
         struct added_part p = w->normal.p[i];
         if (p.id >= 0)
             ids_push(&w->ids, p.id);
-        else if (!encode_text(t, w, sv_cut(text, p.from, p.to), first && p.from == 0, e))
+        else if (!encode_cut(t, w, sv_cut(text, p.from, p.to), first && p.from == 0, e))
             return false;
     }
     return true;
@@ -146,7 +178,7 @@ bool tok_encode_plain(const struct tokenizer *t, struct sv text, struct ids *out
     struct work *w = work_take(t);
     struct sv clean = begin(w, text), norm;
     bool ok =
-        !clean.n || (normalize(t, w, clean, true, &norm, e) && encode_text(t, w, norm, true, e));
+        !clean.n || (normalize(t, w, clean, true, &norm, e) && encode_cut(t, w, norm, true, e));
     return end(t, w, clean, ok, out);
 }
 

@@ -54,12 +54,11 @@ enum activation read_activation(struct config *c, const char *key, const char *o
 // where it does not say, every pattern-th.
 void read_windows(struct config *c, struct decoder_spec *spec, int64_t pattern, int64_t window);
 
-// Gemma 2 and 3: norms of 1 + weight around both blocks, scaled embeddings, caps, tied embeddings.
-// Neither windows nor ropes. Caps are what the config says or, where it does not mention them,
-// attention_cap and logit_cap.
+// Gemma 2 and 3: norms of 1 + weight around both blocks, scaled and tied embeddings, logits capped
+// at what the config says or, where it does not mention that, at logit_cap (0: not). Neither
+// windows nor ropes.
 extern const struct decoder_names *const gemma_layouts[];
-void read_gemma(struct config *c, struct decoder_spec *spec, double attention_cap,
-                double logit_cap);
+void read_gemma(struct config *c, struct decoder_spec *spec, double logit_cap);
 
 // attention_bias on q, k, v and o; mlp_bias on all three of the MLP.
 void read_biases(struct config *c, struct decoder_spec *spec);

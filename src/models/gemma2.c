@@ -31,14 +31,13 @@ static float read_cap(struct config *c, const char *key, double otherwise) {
     return (float)cap;
 }
 
-void read_gemma(struct config *c, struct decoder_spec *s, double attention_cap, double logit_cap) {
+void read_gemma(struct config *c, struct decoder_spec *s, double logit_cap) {
     read_stack(c, s, HEAD_WIDTH);
     read_norm(c, s, NORM_RMS_PLUS, "rms_norm_eps", 1e-6);
     read_biases(c, s);
     if (!config_has(c, "tie_word_embeddings")) s->head = HEAD_TIED;
     s->embed_scale = (float)sqrt((double)s->hidden);
     s->logit_cap = read_cap(c, "final_logit_softcapping", logit_cap);
-    float cap = read_cap(c, "attn_logit_softcapping", attention_cap);
     double scalar = config_number(c, "query_pre_attn_scalar", 256);
     if (!(scalar > 0)) config_fail(c, "query_pre_attn_scalar", "must be above 0");
     enum activation act = read_activation(c, "hidden_activation", "gelu_pytorch_tanh");
@@ -46,13 +45,14 @@ void read_gemma(struct config *c, struct decoder_spec *s, double attention_cap, 
         struct layer_spec *l = &s->layer[i];
         l->norms = NORMS_SANDWICH;
         l->attention.scale = (float)(1 / sqrt(scalar));
-        l->attention.soft_cap = cap;
         l->mlp.act = act;
     }
 }
 
 static void spec(struct config *c, struct decoder_spec *s) {
-    read_gemma(c, s, 50, 30);
+    read_gemma(c, s, 30);
+    float cap = read_cap(c, "attn_logit_softcapping", 50);
+    for (int64_t i = 0; i < s->layers; i++) s->layer[i].attention.soft_cap = cap;
     struct rope_config r;
     rope_config_read(c, NULL, 10000.0, &r);
     add_rope(c, s, &r);

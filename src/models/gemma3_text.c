@@ -1,5 +1,6 @@
-// Gemma 3, the text model: Gemma 2 with a norm on each head's query and key, without caps, and with
-// two rotations: a base of their own for the layers with a window, no scaling.
+// Gemma 3, the text model: Gemma 2 with a norm on each head's query and key, without a cap on
+// scores (the reference has the key, attn_logit_softcapping, but does not do what it says), and
+// with two rotations: a base of their own for the layers with a window, no scaling.
 #include "models/family.h"
 
 enum { WINDOW = 4096, PATTERN = 6 };
@@ -18,7 +19,7 @@ static void read_local_rope(struct config *c, struct rope_config *r) {
 }
 
 static void spec(struct config *c, struct decoder_spec *s) {
-    read_gemma(c, s, 0, 0);
+    read_gemma(c, s, 0);
     struct rope_config global, local;
     rope_config_read(c, "full_attention", 1e6, &global);
     read_local_rope(c, &local);

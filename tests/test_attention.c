@@ -22,8 +22,12 @@ struct world {
     float *sinks;                  // of each head
     double *k_rounded, *v_rounded; // what the cache keeps
     struct kv kv;
+    int64_t chunk; // as the options'
+    float tuning;
     float *y; // all rows in one step
 };
+
+enum { TUNING_FLOOR = 9 };
 
 // Cuts the sequences into chunks of odd sizes and deals them out in turn.
 static void deal_rows(struct world *w) {
@@ -107,8 +111,12 @@ static float *world_step(struct world *w, struct machine *m, int64_t from, int64
     struct tensor v = put_f32(m, w->v + from * s->kv_heads * s->v_width, 3,
                               (int64_t[]){n, s->kv_heads, s->v_width});
     if (write) kv_write(&m->c, &w->kv, &rows, k, v);
-    struct attention_options opt = {
-        .scale = 1.0f / sqrtf((float)s->k_width), .window = s->window, .soft_cap = s->soft_cap};
+    struct attention_options opt = {.scale = 1.0f / sqrtf((float)s->k_width),
+                                    .window = s->window,
+                                    .chunk = w->chunk,
+                                    .tuning = w->tuning,
+                                    .tuning_floor = TUNING_FLOOR,
+                                    .soft_cap = s->soft_cap};
     if (s->sinks) opt.sinks = put_f32(m, w->sinks, 1, &s->heads);
     float *y = get(m, attention(&m->c, q, &w->kv, &rows, &opt));
     scratch_release(&m->c, mark);
@@ -120,6 +128,8 @@ static void reference_row(const struct world *w, int64_t row, int64_t head, doub
     const struct scene *s = w->s;
     int64_t last = w->index[row], kv_head = head / (s->heads / s->kv_heads);
     int64_t first = s->window && last >= s->window ? last - s->window + 1 : 0;
+    if (w->chunk && first < last / w->chunk * w->chunk) first = last / w->chunk * w->chunk;
+    double tune = 1 + w->tuning * log(1 + floor((double)(last + 1) / TUNING_FLOOR));
     double total = s->sinks ? exp((double)w->sinks[head]) : 0;
     memset(out, 0, (size_t)s->v_width * sizeof *out);
     for (int64_t t = first; t <= last; t++) {
@@ -128,7 +138,7 @@ static void reference_row(const struct world *w, int64_t row, int64_t head, doub
         for (int64_t i = 0; i < s->k_width; i++)
             score += (double)w->q[(row * s->heads + head) * s->k_width + i] *
                      w->k_rounded[at * s->k_width + i];
-        score /= sqrt((double)s->k_width);
+        score *= tune / sqrt((double)s->k_width);
         if (s->soft_cap > 0) score = s->soft_cap * tanh(score / s->soft_cap);
         double p = exp(score);
         total += p;
@@ -173,10 +183,13 @@ static const struct scene scenes[] = {
     {32, 1, 24, 24, 128, 0, 0, DT_F16, {90, 20, 1, 5}, true},
 };
 
+// Each scene is run again in chunks and with scores that grow with the position.
 static void check_attention(struct machine *m) {
-    for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
+    size_t n = sizeof scenes / sizeof *scenes;
+    for (size_t i = 0; i < 2 * n; i++) {
         struct world w;
-        world_open(&w, &scenes[i], m);
+        world_open(&w, &scenes[i % n], m);
+        if (i >= n) w.chunk = 5 + 6 * (int64_t)(i % 3), w.tuning = 0.3f;
         w.y = world_step(&w, m, 0, w.n, true);
         check_world(&w, 3);
         for (int64_t r = 0; r < w.n; r++) expect_step(&w, m, r, r + 1, false);

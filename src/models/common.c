@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "models/family.h"
 
-const struct decoder_names llama_names = {
+static const struct decoder_names llama_names = {
     .embed = "model.embed_tokens",
     .norm = "model.norm",
     .head = "lm_head",

@@ -30,8 +30,7 @@ const struct family *family_read(struct config *c, struct decoder_spec *spec, st
 // --- shared by the families' files -------------------------------------------------------------
 
 // The names of the Hugging Face and of the MLX layout, which are the same for these.
-extern const struct decoder_names llama_names;
-extern const struct decoder_names *const llama_layouts[]; // these alone
+extern const struct decoder_names *const llama_layouts[];
 
 // What nearly every decoder's config says under the same keys: sizes, heads, norm, rope, act,
 // tying. layers get identical specs, which a family then amends. head_width: when the config has

@@ -208,26 +208,23 @@ static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, 
                          const struct tensor lent[2]) {
     const struct layer_spec *spec = &d->spec.layer[i];
     const struct layer *l = &d->layer[i];
-    struct tensor y = h;
     switch (spec->mixer) {
     case MIXER_ATTENTION: {
         int r = spec->attention.rope;
-        y = attention_forward(c, &l->attention, h, rows, state->kv, r < 0 ? NULL : &d->rope[r],
-                              lent);
-        break;
+        return attention_forward(c, &l->attention, h, rows, state->kv, r < 0 ? NULL : &d->rope[r],
+                                 lent);
     }
     }
-    return norm_if(c, spec, l, NORM_MIXER_OUT, y);
+    return h;
 }
 
 static struct tensor feed(struct context *c, const struct layer_spec *spec, const struct layer *l,
                           struct tensor h) {
-    struct tensor y = h;
     switch (spec->ffn) {
-    case FFN_MLP: y = mlp_forward(c, &l->mlp, h); break;
-    case FFN_MOE: y = moe_forward(c, &l->moe, h); break;
+    case FFN_MLP: return mlp_forward(c, &l->mlp, h);
+    case FFN_MOE: return moe_forward(c, &l->moe, h);
     }
-    return norm_if(c, spec, l, NORM_FFN_OUT, y);
+    return h;
 }
 
 // x [n, hidden], the residual stream, takes layer i in.
@@ -239,15 +236,17 @@ static void layer_forward(struct context *c, const struct decoder *d, int64_t i,
     size_t mark = scratch_mark(c);
     struct tensor h = norm_if(c, spec, l, NORM_MIXER, x);
     struct tensor y = mix(c, d, i, h, rows, state, lent);
+    y = norm_if(c, spec, l, NORM_MIXER_OUT, y);
     if (spec->parallel) {
         if (spec->norms & 1 << NORM_FFN) h = norm_forward(c, &l->norm[NORM_FFN], x);
-        struct tensor z = feed(c, spec, l, h);
+        struct tensor z = norm_if(c, spec, l, NORM_FFN_OUT, feed(c, spec, l, h));
         add_to(c, x, y);
         add_to(c, x, z);
     } else {
         add_to(c, x, y);
         scratch_release(c, mark);
-        add_to(c, x, feed(c, spec, l, norm_if(c, spec, l, NORM_FFN, x)));
+        y = feed(c, spec, l, norm_if(c, spec, l, NORM_FFN, x));
+        add_to(c, x, norm_if(c, spec, l, NORM_FFN_OUT, y));
     }
     scratch_release(c, mark);
 }

@@ -189,10 +189,80 @@ static void test_pieces(void **state) {
     }
 }
 
+// --- what is cut ---------------------------------------------------------------------------------
+
+enum { MOST_WORDS = 64, SHORT_WORD = 5 };
+
+struct words {
+    struct sv at[MOST_WORDS];
+    size_t n;
+};
+
+static bool in_word(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (unsigned char)c >= 0x80;
+}
+
+static void add_words(struct words *w, struct sv text) {
+    for (size_t i = 0, n; i < text.n; i += n + 1) {
+        for (n = 0; i + n < text.n && in_word(text.p[i + n]);) n++;
+        if (n >= SHORT_WORD && w->n < MOST_WORDS) w->at[w->n++] = sv_cut(text, i, i + n);
+    }
+}
+
+static void add_words_of(struct words *w, struct json_object *v) {
+    add_words(w, json_text(v));
+    if (json_object_is_type(v, json_type_object)) {
+        json_object_object_foreach(v, name, member) {
+            add_words(w, sv(name));
+            add_words_of(w, member);
+        }
+    }
+    for (size_t i = 0; json_object_is_type(v, json_type_array) && i < json_object_array_length(v);
+         i++)
+        add_words_of(w, json_object_array_get_idx(v, i));
+}
+
+// The words that a client must get: all but the calls' names, which marks hold, too.
+static struct words words_of(struct json_object *row) {
+    struct words w = {.n = 0};
+    add_words(&w, json_text_at(row, "reasoning"));
+    add_words(&w, json_text_at(row, "content"));
+    struct json_object *calls = json_at(row, "calls");
+    for (size_t i = 0; i < json_object_array_length(calls); i++)
+        add_words_of(&w, json_at(json_object_array_get_idx(calls, i), "arguments"));
+    return w;
+}
+
+// Whatever a reply breaks off at, its words are in the message.
+static void test_cut(void **state) {
+    const struct replies *all = *state;
+    struct str got = {0};
+    for (size_t i = 0; i < all->n; i++) {
+        struct sample s = sample_of(all, i);
+        struct words words = words_of(all->row[i]);
+        for (size_t n = 0; n < s.reply.n; n++) {
+            struct sv part = sv_cut(s.reply, 0, n);
+            struct reply_message m = message_of(&s, part, n, 0);
+            str_clear(&got);
+            str_add(&got, str_sv(&m.reasoning));
+            str_add(&got, str_sv(&m.content));
+            for (size_t k = 0; k < m.calls; k++) str_add(&got, str_sv(&m.call[k].arguments));
+            for (size_t k = 0; k < words.n; k++)
+                if (sv_find(part, words.at[k], 0) >= 0 && sv_find(str_sv(&got), words.at[k], 0) < 0)
+                    fail_msg("%s: lost \"%.*s\" of %.*s: %s", s.name.p, (int)words.at[k].n,
+                             words.at[k].p, (int)n, part.p, str_c(&got));
+            reply_message_free(&m);
+        }
+    }
+    str_free(&got);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole),
         cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_cut),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -58,6 +58,8 @@ enum step {
 
 enum fit { FIT_NO, FIT_YES, FIT_MORE };
 
+enum { MOST_HEAD = 1024 }; // bytes of a name or key, or of all before a message
+
 // What the readers keep, each its own; all zero when a section begins.
 struct json_calls {
     int at;
@@ -155,6 +157,9 @@ size_t input_tail(struct sv text, struct sv mark);
 // Eats up to and with `end`, appending what is before it to *to. FIT_MORE: not found yet; what can
 // be no part of end was appended.
 enum fit input_until(struct reply *r, const char *end, struct str *to);
+// The same for a name or key. FIT_NO, too, when there are more than MOST_HEAD bytes, or a line
+// break where `line` says that it may have none.
+enum fit input_head(struct reply *r, const char *end, bool line, struct str *to);
 
 // Eats what has come of a JSON value (r->scan is zero where it begins), appending it to *to unless
 // that is NULL, raw control characters as escapes. *done: the value is over.

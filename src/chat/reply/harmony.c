@@ -7,8 +7,6 @@
 // is a call, everything else is content.
 #include "chat/reply/call.h"
 
-enum { MOST_HEAD = 1024 };
-
 enum { HEAD, REASONING, CONTENT, CALL, CALLED };
 
 static const char *const ends[] = {"<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>"};
@@ -81,11 +79,11 @@ static bool head(struct reply *r) {
             return go(r, CONTENT);
         }
     }
-    enum fit f = input_until(r, message, &r->name);
-    if (f == FIT_MORE && r->name.n <= MOST_HEAD) return false;
+    enum fit f = input_head(r, message, false, &r->name);
+    if (f == FIT_MORE) return false;
     if (f == FIT_YES) {
         begin_message(r);
-    } else if (r->name.n > MOST_HEAD) { // one that is cut short at the end says nothing
+    } else if (r->name.n == MOST_HEAD) { // one that is cut short at the end says nothing
         show_text(r, REPLY_CONTENT, str_sv(&r->name));
         go(r, CONTENT);
     }

@@ -27,11 +27,11 @@ static bool in_name(char c) {
 // Takes the bytes of a name. FIT_MORE: it may go on.
 static enum fit take_name(struct reply *r, struct str *to) {
     struct sv rest = input_rest(r);
-    size_t n = 0;
-    while (n < rest.n && in_name(rest.p[n])) n++;
+    size_t n = 0, room = MOST_NAME - to->n;
+    while (n < rest.n && n < room && in_name(rest.p[n])) n++;
     str_add(to, sv_cut(rest, 0, n));
     input_eat(r, n);
-    if (to->n > MOST_NAME) return FIT_NO;
+    if (to->n == MOST_NAME) return FIT_NO;
     return n < rest.n ? FIT_YES : FIT_MORE;
 }
 
@@ -220,11 +220,11 @@ static enum step end_word(struct reply *r) {
 static enum step word(struct reply *r) {
     struct sv rest = input_rest(r);
     const char *ends = r->style->quote ? ",]}" : ",]}) \t\r\n";
-    size_t n = 0;
-    while (n < rest.n && (!rest.p[n] || !strchr(ends, rest.p[n]))) n++;
+    size_t n = 0, room = MOST_WORD - r->value.n;
+    while (n < rest.n && n < room && (!rest.p[n] || !strchr(ends, rest.p[n]))) n++;
     str_add(&r->value, sv_cut(rest, 0, n));
     input_eat(r, n);
-    if (r->value.n > MOST_WORD) return STEP_LOST;
+    if (r->value.n == MOST_WORD) return STEP_LOST;
     return n < rest.n ? end_word(r) : STEP_MORE;
 }
 

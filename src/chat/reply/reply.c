@@ -60,6 +60,25 @@ enum fit input_until(struct reply *r, const char *end, struct str *to) {
     return r->ended ? FIT_NO : FIT_MORE;
 }
 
+// However the input is cut, the same bytes of it are eaten.
+enum fit input_head(struct reply *r, const char *end, bool line, struct str *to) {
+    struct sv rest = input_rest(r), text = sv(end);
+    ptrdiff_t at = sv_find(rest, text, 0), stop = line ? sv_find(rest, sv("\n"), 0) : -1;
+    size_t n = at >= 0 ? (size_t)at : rest.n - input_tail(rest, text), room = MOST_HEAD - to->n;
+    bool wrong = n > room;
+    if (wrong) n = room;
+    if (stop >= 0 && (size_t)stop < n) {
+        wrong = true;
+        n = (size_t)stop;
+    }
+    str_add(to, sv_cut(rest, 0, n));
+    input_eat(r, n);
+    if (wrong) return FIT_NO;
+    if (at < 0) return r->ended ? FIT_NO : FIT_MORE;
+    input_eat(r, text.n);
+    return FIT_YES;
+}
+
 enum step input_json(struct reply *r, struct str *to, bool *done) {
     struct sv rest = input_rest(r);
     size_t n = 0;
@@ -273,7 +292,9 @@ enum { MOST_MARKS = REPLY_MARKS + REPLY_STYLES + 2 };
 
 struct marks {
     struct sv at[MOST_MARKS];
-    size_t n, calls; // those from `calls` on begin calls
+    size_t n;
+    size_t first; // those before it count only where nothing but white space came
+    size_t calls; // those from it on begin calls
 };
 
 static void add_mark(struct marks *m, struct sv mark) {
@@ -291,6 +312,7 @@ static struct marks marks_now(const struct reply *r) {
     // Nothing was thought where the end comes alone.
     if (!r->spoke) add_mark(&m, f->think_open);
     if (!r->spoke) add_mark(&m, f->think_close);
+    m.first = m.n;
     for (size_t i = 0; i < f->marks; i++) add_mark(&m, f->mark[i]);
     m.calls = m.n;
     for (size_t i = 0; i < f->styles && r->opt.tools; i++)
@@ -322,10 +344,11 @@ static size_t find_mark(const struct marks *m, struct sv rest, bool ended, size_
                         size_t *bytes) {
     *which = m->n;
     *bytes = 0;
+    bool blank = true;
     for (size_t i = 0; i < rest.n; i++) {
         struct sv here = sv_cut(rest, i, rest.n);
         bool more = false;
-        for (size_t k = 0; k < m->n; k++) {
+        for (size_t k = blank ? 0 : m->first; k < m->n; k++) {
             if (m->at[k].p[0] != here.p[0]) continue;
             size_t n;
             enum fit f = mark_fits(here, m->at[k], ended, &n);
@@ -336,6 +359,7 @@ static size_t find_mark(const struct marks *m, struct sv rest, bool ended, size_
         }
         if (more) *which = m->n;
         if (more || *bytes) return i;
+        blank = blank && is_space(rest.p[i]);
     }
     return rest.n;
 }

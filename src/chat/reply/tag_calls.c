@@ -4,8 +4,6 @@
 
 #include "chat/reply/call.h"
 
-enum { MOST_HEAD = 1024 }; // bytes of a name or key
-
 enum { OPEN, NAME_OPEN, NAME, BODY, ARGS, AFTER_ARGS, KEY, VALUE_OPEN, VALUE, VALUE_CLOSE };
 
 static enum step go(struct reply *r, int at) {
@@ -99,17 +97,16 @@ static enum step name(struct reply *r) {
     const char *close = s->name_close;
     enum fit f = FIT_YES;
     if (close) {
-        f = input_until(r, close, &r->name);
+        f = input_head(r, close, true, &r->name);
     } else {
         struct sv rest = input_rest(r);
-        size_t n = 0;
-        while (n < rest.n && rest.p[n] != '<' && (unsigned char)rest.p[n] > ' ') n++;
+        size_t n = 0, room = MOST_HEAD - r->name.n;
+        while (n < rest.n && n < room && rest.p[n] != '<' && (unsigned char)rest.p[n] > ' ') n++;
         str_add(&r->name, sv_cut(rest, 0, n));
         input_eat(r, n);
         if (n == rest.n) f = r->ended ? FIT_NO : FIT_MORE;
     }
-    if (f == FIT_NO || r->name.n > MOST_HEAD || sv_find(str_sv(&r->name), sv("\n"), 0) >= 0)
-        return STEP_LOST;
+    if (f == FIT_NO || (!close && r->name.n == MOST_HEAD)) return STEP_LOST;
     if (f == FIT_MORE) return STEP_MORE;
     read_head(r);
     if (!r->name.n || ((r->bare || s->known) && !tool_known(r->opt.tools, str_sv(&r->name))))
@@ -235,8 +232,8 @@ static void argue_key(struct reply *r) {
 }
 
 static enum step key(struct reply *r) {
-    enum fit f = input_until(r, r->style->key_close, &r->key);
-    if (f == FIT_NO || r->key.n > MOST_HEAD) return STEP_LOST;
+    enum fit f = input_head(r, r->style->key_close, false, &r->key);
+    if (f == FIT_NO) return STEP_LOST;
     if (f == FIT_MORE) return STEP_MORE;
     struct str others = {0};
     split_attributes(r->style->key_open, &r->key, &others);

@@ -7,8 +7,6 @@
 
 #include "chat/reply/call.h"
 
-enum { MOST_HEAD = 1024 }; // bytes of a name or key
-
 enum { TOP, NAME, TEXT, TAG };
 
 static enum step go(struct reply *r, int at) {
@@ -28,8 +26,8 @@ static enum step top(struct reply *r) {
 }
 
 static enum step name(struct reply *r) {
-    enum fit f = input_until(r, r->style->name_close, &r->name);
-    if (f == FIT_NO || r->name.n > MOST_HEAD) return STEP_LOST;
+    enum fit f = input_head(r, r->style->name_close, true, &r->name);
+    if (f == FIT_NO) return STEP_LOST;
     if (f == FIT_MORE) return STEP_MORE;
     if (!r->name.n) return STEP_LOST;
     call_begin(r, str_sv(&r->name), sv(""));
@@ -111,8 +109,8 @@ static enum step close_element(struct reply *r) {
 }
 
 static enum step tag(struct reply *r) {
-    enum fit f = input_until(r, ">", &r->key);
-    if (f == FIT_NO || r->key.n > MOST_HEAD) return STEP_LOST;
+    enum fit f = input_head(r, ">", false, &r->key);
+    if (f == FIT_NO) return STEP_LOST;
     if (f == FIT_MORE) return STEP_MORE;
     struct sv key = str_sv(&r->key);
     if (sv_starts(key, sv("</"))) return close_element(r);

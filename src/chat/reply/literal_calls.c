@@ -6,7 +6,7 @@
 
 enum { MOST_NAME = 256, MOST_WORD = 4096 };
 
-enum { TOP, NAME, ITEM, KEY, COLON, VALUE, WORD, TEXT, AFTER };
+enum { TOP, NAME, OPEN, ITEM, KEY, COLON, VALUE, WORD, TEXT, AFTER };
 
 static enum step go(struct reply *r, int at) {
     r->literal.at = at;
@@ -84,12 +84,15 @@ static enum step top(struct reply *r) {
 }
 
 static enum step name(struct reply *r) {
-    const struct call_style *s = r->style;
     enum fit f = take_name(r, &r->name);
     if (f != FIT_YES) return f == FIT_MORE ? STEP_MORE : STEP_LOST;
+    return go(r, OPEN);
+}
+
+static enum step open_call(struct reply *r) {
+    const struct call_style *s = r->style;
     input_skip_space(r);
-    f = input_take(r, s->quote ? "{" : "(");
-    if (f != FIT_YES) return lost_or_more(r);
+    if (input_take(r, s->quote ? "{" : "(") != FIT_YES) return lost_or_more(r);
     struct sv name = str_sv(&r->name);
     if (s->name_end && sv_ends(name, sv(s->name_end))) name.n -= strlen(s->name_end);
     if (!name.n || (r->bare && !tool_known(r->opt.tools, name))) return STEP_LOST;
@@ -300,6 +303,7 @@ enum step read_literal_calls(struct reply *r) {
     switch (r->literal.at) {
     case TOP: return top(r);
     case NAME: return name(r);
+    case OPEN: return open_call(r);
     case ITEM: return item(r);
     case KEY: return key(r);
     case COLON: return colon(r);

@@ -35,6 +35,7 @@ APRIEL = "unsloth-Apriel-1.5.jinja"
 APRIEL6 = "Apriel-1.6-15b-Thinker-fixed.jinja"
 FUNCTIONARY = "meetkai-functionary-medium-v3.2.jinja"
 SEED = "ByteDance-Seed-OSS.jinja"
+M2 = "MiniMax-M2.jinja"
 KIMI = "moonshotai-Kimi-K2.jinja"
 PLAIN = "source:{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 LONGCAT = ("source:{{ '<longcat_tool_call>' ~ tool_call.function.name ~ '\n' }}{% for k, v in args %}"
@@ -89,6 +90,7 @@ BY_HAND = [
     (LLAMA4, "types", "", "[note(id=-7, score=1.5e3, pinned=False, parent=None, rank=3)]", "", "",
      [("note", {"id": -7, "score": 1500.0, "pinned": False, "parent": None, "rank": 3})], "pythonic"),
     (LLAMA4, "python tags", "", '<|python_start|>[weather(city="Z\u00fcrich", days=2)]<|python_end|>', "", "", [WEATHER]),
+    (LLAMA4, "space", "", '[weather (city = "Z\u00fcrich" , days=2 ) , now( )]', "", "", [WEATHER, NOW], "pythonic"),
     (LLAMA4, "list", "", "[1] is a source.", "", "[1] is a source.", []),
     (LLAMA4, "words", "", "[note to self] (x)", "", "[note to self] (x)", []),
     ("tool_chat_template_gemma3_pythonic.jinja", "one", "", '[weather(city="Z\u00fcrich", days=2)]', "", "", [WEATHER], "pythonic"),
@@ -153,6 +155,8 @@ BY_HAND = [
      "</function>\n</tool_call>", "", "", [WEATHER], "qwen3_coder", "<tool_call>\n", "\n</tool_call>"),
     (CODER, "no tool_call", "", "<function=weather>\n<parameter=city>\nZ\u00fcrich\n</parameter>\n<parameter=days>\n2\n</parameter>\n"
      "</function>\n</tool_call>", "", "", [WEATHER]),
+    (CODER, "call after text", "", TEXT + "\n<function=now>\n</function>\n</tool_call>", "", TEXT, [NOW]),
+    (CODER, "not a tool", "", "Use <function=f>.", "", "Use <function=f>.", []),
     (CODER, "text", "", "I use <function> and <parameter=x>.", "", "I use <function> and <parameter=x>.", []),
     (CODER, "cut", "", "<tool_call>\n<function=weather>\n<parameter=city>\nZ", "", "<tool_call>\n<function=weather>\n<parameter=city>\nZ", []),
     # GPT-OSS.
@@ -219,12 +223,16 @@ BY_HAND = [
     (GLM, "cut", "", "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Z", "", "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Z", []),
     (SEED, "budget", "", "<seed:think>" + WHY + "<seed:cot_budget_reflect>I have used 10 tokens.</seed:cot_budget_reflect></seed:think>" + TEXT,
      WHY + "<seed:cot_budget_reflect>I have used 10 tokens.</seed:cot_budget_reflect>", TEXT, []),
+    (M2, "broken name", "", "<minimax:tool_call>\n<invoke name=\"weather\"\n<minimax:tool_call>\n<invoke name=\"now\">\n</invoke>\n"
+     "</minimax:tool_call>", "", "<minimax:tool_call>\n<invoke name=\"weather\"", [NOW]),
     (KIMI, "ids", "", "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>" + ARGS
      + "<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
      "", "", [WEATHER, NOW], "kimi_k2", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
     # Templates without tools: nothing is a call, thoughts are.
     (PLAIN, "no format", "", hermes(JSON), "", hermes(JSON), []),
     (PLAIN, "thought", "", "<think>" + WHY + "</think>" + TEXT, WHY, TEXT, []),
+    (PLAIN, "no thought", "", "a <think> b </think> c", "", "a <think> b </think> c", []),
+    (PLAIN, "only the end", "", "</think>\n\n" + TEXT, "", TEXT, []),
     (PLAIN, "empty", "", "", "", "", []),
     (PLAIN, "space", "", " \n", "", " \n", []),
     (V3, "one", "", "<\uff5ctool\u2581calls\u2581begin\uff5c><\uff5ctool\u2581call\u2581begin\uff5c>function<\uff5ctool\u2581sep\uff5c>weather\n```json\n"

@@ -237,7 +237,8 @@ static enum step word(struct reply *r) {
 // they are.
 static enum fit quote_ends(const struct reply *r, struct sv rest) {
     size_t i = 1;
-    while (i < rest.n && is_space(rest.p[i])) i++;
+    while (i < rest.n && i < MOST_WORD && is_space(rest.p[i])) i++;
+    if (i == MOST_WORD) return FIT_YES;
     if (i == rest.n) return r->ended ? FIT_YES : FIT_MORE;
     return strchr(",)]}:", rest.p[i]) && rest.p[i] ? FIT_YES : FIT_NO;
 }

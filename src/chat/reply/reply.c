@@ -195,14 +195,13 @@ static bool is_word(char c) {
 // What tells styles with the same trigger apart is what comes behind it.
 static enum fit style_fits(const struct call_style *s, struct sv rest, bool ended) {
     size_t i = 0;
-    while (i < rest.n && is_space(rest.p[i])) i++;
-    struct sv now = sv_cut(rest, i, rest.n);
-    if (s->call_open) return fits(now, sv(s->call_open), ended);
-    if (s->kind == CALLS_TAGS && s->name_open) return fits(now, sv(s->name_open), ended);
-    if (s->quote) return fits(now, sv("call:"), ended);
-    bool listed = s->kind != CALLS_TAGS && now.n && now.p[0] == '[';
+    if (s->call_open) return fits(rest, sv(s->call_open), ended);
+    if (s->kind == CALLS_TAGS && s->name_open) return fits(rest, sv(s->name_open), ended);
+    if (s->quote) return fits(rest, sv("call:"), ended);
+    bool listed = s->kind != CALLS_TAGS && rest.n && rest.p[0] == '[';
     if (listed) i++;
-    while (i < rest.n && is_space(rest.p[i])) i++;
+    while (i < rest.n && i < MOST_HEAD && is_space(rest.p[i])) i++;
+    if (i == MOST_HEAD) return FIT_NO;
     if (i == rest.n) return ended ? FIT_NO : FIT_MORE;
     char c = rest.p[i];
     if (s->kind == CALLS_JSON) return c == '{' || (listed && c == ']') ? FIT_YES : FIT_NO;
@@ -237,6 +236,7 @@ void lose_call(struct reply *r) {
 }
 
 static enum step choose_style(struct reply *r) {
+    input_skip_space(r);
     for (size_t i = 0; i < r->format.styles; i++) {
         const struct call_style *s = r->format.style[i];
         if (!sv_eq(style_trigger(s), r->trigger) || !s->open != r->bare) continue;

@@ -4,7 +4,7 @@ enable_testing()
 
 # Tests of what is threaded, by regular expression: they get the label `threads`, and the target
 # `threaded` builds them alone, for TSan.
-set(THREADED "^test_(base|pool|tokenizer|ops|attention|cpu|compute|batch|engine|scheduler|server)")
+set(THREADED "^test_(base|pool|tokenizer|ops|attention|recurrent|cpu|compute|batch|engine|scheduler|server)")
 add_custom_target(threaded)
 
 # Options that find more than the sanitizers' defaults do.

@@ -3,10 +3,8 @@
 #include "compute/compute.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <string.h>
 
-#include "compute/ops.h"
+#include "compute/front.h"
 
 enum { ALIGN = 64 };
 
@@ -40,43 +38,6 @@ struct tensor scratch_tensor(struct context *c, enum dtype t, int dims, const in
     if (c->used > c->peak) c->peak = c->used;
     return out;
 }
-
-// Notes a broken contract between a model and the ops; the first one sticks.
-__attribute__((format(printf, 3, 4))) static bool want(struct context *c, bool ok, const char *fmt,
-                                                       ...) {
-    if (ok) return true;
-    va_list args;
-    va_start(args, fmt);
-    vfail(&c->err, fmt, args);
-    va_end(args);
-    return false;
-}
-
-static bool f32_rows(struct context *c, const char *op, const char *name, struct tensor t) {
-    char shape[96];
-    tensor_shape_text(t, shape);
-    return want(c, t.type == DT_F32 && t.dims >= 2 && tensor_rows_contiguous(t),
-                "%s: %s is %s, not rows of F32", op, name, shape);
-}
-
-static bool i32_list(struct context *c, const char *op, const char *name, struct tensor t) {
-    char shape[96];
-    tensor_shape_text(t, shape);
-    return want(c, t.type == DT_I32 && t.dims == 1 && tensor_contiguous(t),
-                "%s: %s is %s, not a list of I32", op, name, shape);
-}
-
-static bool same_shape(struct context *c, const char *op, struct tensor a, struct tensor b) {
-    char left[96], right[96];
-    tensor_shape_text(a, left);
-    tensor_shape_text(b, right);
-    return want(c, tensor_same_shape(a, b), "%s: shapes differ: %s and %s", op, left, right);
-}
-
-// Whether the backend is to compute: nothing failed so far, and this is no dry run.
-static bool go(const struct context *c) { return !c->err.set && !c->dry; }
-
-static const struct ops *ops(const struct context *c) { return c->dev->ops; }
 
 struct tensor embed(struct context *c, const struct weight *w, struct tensor ids) {
     i32_list(c, "embed", "ids", ids);

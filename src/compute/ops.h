@@ -6,7 +6,7 @@
 #ifndef COMPUTE_OPS_H
 #define COMPUTE_OPS_H
 
-#include "compute/compute.h"
+#include "compute/recurrent.h"
 
 struct ops {
     void (*embed)(struct context *c, struct tensor y, const struct weight *w, struct tensor ids);
@@ -48,6 +48,16 @@ struct ops {
                        const struct experts *gate, const struct experts *up,
                        const struct gating *g);
     void (*expert_sum)(struct context *c, struct tensor y, struct tensor x, const struct routes *r);
+    void (*convolve)(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                     struct tensor b, const struct rows *rows, struct tensor state);
+    void (*selective_scan)(struct context *c, struct tensor y, const struct scan_inputs *in,
+                           struct tensor a, struct tensor d, const struct rows *rows,
+                           struct tensor state);
+    // dry too
+    void (*ssd_scan)(struct context *c, struct tensor y, const struct ssd_inputs *in,
+                     const struct ssd *s, const struct rows *rows, struct tensor state);
+    void (*gated_lru)(struct context *c, struct tensor y, const struct lru_inputs *in,
+                      struct tensor rate, const struct rows *rows, struct tensor state);
     void (*read)(struct context *c, void *host, const void *data, size_t size);
 
     void *(*alloc)(struct device *d, size_t size); // zeroed, 64-byte aligned, or NULL

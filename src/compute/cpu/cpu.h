@@ -27,6 +27,15 @@ void cpu_expert_linear(struct context *c, struct tensor y, struct tensor x, cons
 void cpu_expert_glu(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
                     const struct experts *gate, const struct experts *up, const struct gating *g);
 void cpu_expert_sum(struct context *c, struct tensor y, struct tensor x, const struct routes *r);
+void cpu_convolve(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                  struct tensor b, const struct rows *rows, struct tensor state);
+void cpu_selective_scan(struct context *c, struct tensor y, const struct scan_inputs *in,
+                        struct tensor a, struct tensor d, const struct rows *rows,
+                        struct tensor state);
+void cpu_ssd_scan(struct context *c, struct tensor y, const struct ssd_inputs *in,
+                  const struct ssd *s, const struct rows *rows, struct tensor state);
+void cpu_gated_lru(struct context *c, struct tensor y, const struct lru_inputs *in,
+                   struct tensor rate, const struct rows *rows, struct tensor state);
 bool cpu_measure(struct device *d, struct device_speed *out, struct error *e);
 
 #endif

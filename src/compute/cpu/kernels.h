@@ -6,7 +6,7 @@
 #ifndef COMPUTE_CPU_KERNELS_H
 #define COMPUTE_CPU_KERNELS_H
 
-#include "compute/compute.h"
+#include "compute/recurrent.h"
 
 // 32 activations in 8 bits: x = scale * q, |q| <= 127. For 4-bit codes the even elements come
 // first, then the odd ones, as masking and shifting a byte with two codes yields them.
@@ -53,6 +53,40 @@ static inline int64_t attend_work(int64_t queries, int64_t k_width, int64_t v_wi
     return (queries + k_width + v_width) * ATTEND_TOKENS;
 }
 
+// A band of channels through the rows of one run (compute/recurrent.h). ld: floats from a row to
+// the next.
+struct scan {
+    int64_t rows, channels, states;
+    float *y;
+    const float *x, *delta, *b, *c;
+    int64_t ld_y, ld_x, ld_delta, ld_b, ld_c;
+    const float *a, *d;
+    float *h;
+    int64_t ld_h; // of a, too
+};
+struct lru {
+    int64_t rows, channels;
+    float *y;
+    const float *x, *gate, *input, *rate;
+    int64_t ld_y, ld_x, ld_gate, ld_input;
+    float *h;
+    bool first; // the first row is the sequence's first
+};
+
+// The rows [from, to) of a chunk of SSD_CHUNK for one head: row t is
+//     y[t] = decay[t] (c[t] h) + sum over s <= t of mix[t, s] x[s] + d x[t]
+// The lists are by place in the chunk; those of x and b begin with the chunk, c and y with `from`.
+struct ssd_rows {
+    int64_t from, to, width, states;
+    float *const *y;                  // [width] each
+    const float *const *x;            // [width]
+    const float *const *b, *const *c; // [states]
+    const float *mix;                 // [SSD_CHUNK, SSD_CHUNK]
+    const float *decay;               // [SSD_CHUNK]
+    float d;
+    float *h; // [states, width]
+};
+
 // 2 sqrt(2 / pi), and that times 0.044715. With u the polynomial of the tanh approximation of GELU,
 // x (1 + tanh(u)) / 2 is x / (1 + e^(-2 u)), which keeps its precision where tanh comes near -1.
 static const float GELU_LINEAR = 1.5957691216f, GELU_CUBIC = 0.0713548162726f;
@@ -85,6 +119,16 @@ struct cpu_kernels {
     // n floats as elements of another type
     void (*convert)(void *to, enum dtype type, const float *from, int64_t n);
     void (*attend)(const struct attend *a);
+    // y = b + sum over k < taps of w[k] * x[k]; w [taps, ld], b may be NULL
+    void (*convolve)(float *y, const float *const *x, const float *w, const float *b, int taps,
+                     int64_t n, int64_t ld);
+    void (*scan)(const struct scan *s);
+    void (*lru)(const struct lru *l);
+    // scores[t, s] = c[t] b[s] for from <= t < to, s <= t; [SSD_CHUNK, SSD_CHUNK]
+    void (*ssd_scores)(const struct ssd_rows *s, float *scores);
+    void (*ssd_rows)(const struct ssd_rows *s);
+    // h = by * h + sum over the whole chunk of b[s] x[s]^T; x [SSD_CHUNK, width]
+    void (*ssd_carry)(const struct ssd_rows *s, const float *x, float by);
 };
 
 extern const struct cpu_kernels kernels_plain, kernels_avx2, kernels_avx512;

@@ -3,6 +3,7 @@
 #include "compute/cpu/simd_attend.h"
 #include "compute/cpu/simd_matmul.h"
 #include "compute/cpu/simd_q8.h"
+#include "compute/cpu/simd_recurrent.h"
 #include "compute/cpu/simd_rows.h"
 
 static void matmul_tile(const struct matmul *m, const struct tile *t, float *work) {
@@ -30,5 +31,11 @@ const struct cpu_kernels kernels_avx2 = {
     .rotate_pairs = rotate_pairs_row,
     .convert = convert_row,
     .attend = attend_page,
+    .convolve = convolve_row,
+    .scan = scan_rows,
+    .lru = lru_rows,
+    .ssd_scores = ssd_scores,
+    .ssd_rows = ssd_rows,
+    .ssd_carry = ssd_carry,
 };
 #endif

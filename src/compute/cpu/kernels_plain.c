@@ -179,6 +179,71 @@ static void attend_page(const struct attend *a) {
         if (a->from[m] < a->to[m]) attend_query(a, m, a->work);
 }
 
+static void convolve_row(float *y, const float *const *x, const float *w, const float *b, int taps,
+                         int64_t n, int64_t ld) {
+    for (int64_t i = 0; i < n; i++) {
+        float sum = b ? b[i] : 0;
+        for (int k = 0; k < taps; k++) sum += w[k * ld + i] * x[k][i];
+        y[i] = sum;
+    }
+}
+
+static void scan_row(const struct scan *s, int64_t row, int64_t i) {
+    float delta = s->delta[row * s->ld_delta + i], x = s->x[row * s->ld_x + i];
+    float dt = fmaxf(delta, 0) + log1pf(expf(-fabsf(delta))), y = s->d[i] * x;
+    for (int64_t k = 0; k < s->states; k++) {
+        float *h = s->h + k * s->ld_h + i;
+        *h = expf(dt * s->a[k * s->ld_h + i]) * *h + dt * x * s->b[row * s->ld_b + k];
+        y += *h * s->c[row * s->ld_c + k];
+    }
+    s->y[row * s->ld_y + i] = y;
+}
+
+static void scan_rows(const struct scan *s) {
+    for (int64_t row = 0; row < s->rows; row++)
+        for (int64_t i = 0; i < s->channels; i++) scan_row(s, row, i);
+}
+
+static float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+
+// 1 - a^2 from the logarithm of a: near 1, a itself says little about it.
+static void lru_rows(const struct lru *l) {
+    for (int64_t row = 0; row < l->rows; row++)
+        for (int64_t i = 0; i < l->channels; i++) {
+            float log_a = l->rate[i] * sigmoid(l->gate[row * l->ld_gate + i]);
+            float in = sigmoid(l->input[row * l->ld_input + i]) * l->x[row * l->ld_x + i];
+            bool first = l->first && row == 0;
+            l->h[i] = expf(log_a) * l->h[i] + (first ? 1 : sqrtf(-expm1f(2 * log_a))) * in;
+            l->y[row * l->ld_y + i] = l->h[i];
+        }
+}
+
+static void ssd_scores(const struct ssd_rows *s, float *scores) {
+    for (int64_t t = s->from; t < s->to; t++)
+        for (int64_t k = 0; k <= t; k++)
+            scores[t * SSD_CHUNK + k] = dot(s->c[t], s->b[k], s->states);
+}
+
+static void ssd_rows(const struct ssd_rows *s) {
+    for (int64_t t = s->from; t < s->to; t++)
+        for (int64_t i = 0; i < s->width; i++) {
+            float y = 0;
+            for (int64_t k = 0; k < s->states; k++) y += s->c[t][k] * s->h[k * s->width + i];
+            y *= s->decay[t];
+            for (int64_t k = 0; k <= t; k++) y += s->mix[t * SSD_CHUNK + k] * s->x[k][i];
+            s->y[t][i] = y + s->d * s->x[t][i];
+        }
+}
+
+static void ssd_carry(const struct ssd_rows *s, const float *x, float by) {
+    for (int64_t k = 0; k < s->states; k++)
+        for (int64_t i = 0; i < s->width; i++) {
+            float sum = by * s->h[k * s->width + i];
+            for (int64_t t = 0; t < SSD_CHUNK; t++) sum += s->b[t][k] * x[t * s->width + i];
+            s->h[k * s->width + i] = sum;
+        }
+}
+
 const struct cpu_kernels kernels_plain = {
     .matmul = matmul_tile,
     .dequantize_row = dequantize_row,
@@ -196,4 +261,10 @@ const struct cpu_kernels kernels_plain = {
     .rotate_pairs = rotate_pairs_row,
     .convert = convert_row,
     .attend = attend_page,
+    .convolve = convolve_row,
+    .scan = scan_rows,
+    .lru = lru_rows,
+    .ssd_scores = ssd_scores,
+    .ssd_rows = ssd_rows,
+    .ssd_carry = ssd_carry,
 };

@@ -313,6 +313,15 @@ double config_list_number(struct config *c, const char *key, size_t i) {
     return 0;
 }
 
+// Infinity, where it is not written so: {"__float__": "Infinity"}.
+double config_list_bound(struct config *c, const char *key, size_t i) {
+    struct json_object *v = item(c, key, i), *inner = json_at(v, "__float__");
+    double d = 0;
+    if (number_of(inner ? inner : v, &d) && !isnan(d)) return d;
+    wrong_item(c, key, i, ", but must be a number");
+    return 0;
+}
+
 struct sv config_list_text(struct config *c, const char *key, size_t i) {
     struct json_object *v = item(c, key, i);
     if (!json_object_is_type(v, json_type_string)) wrong_item(c, key, i, ", but must be a string");

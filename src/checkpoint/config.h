@@ -50,6 +50,7 @@ struct config *config_child(struct config *c, const char *key);
 size_t config_list(struct config *c, const char *key); // length
 int64_t config_list_int(struct config *c, const char *key, size_t i);
 double config_list_number(struct config *c, const char *key, size_t i); // finite
+double config_list_bound(struct config *c, const char *key, size_t i);  // may be infinite
 struct sv config_list_text(struct config *c, const char *key, size_t i);
 
 // Refuses a key that is known to change the output of some architecture, is present with another

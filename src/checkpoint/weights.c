@@ -125,6 +125,41 @@ bool weights_vector(struct weights *w, const char *name, int64_t n, struct tenso
     return true;
 }
 
+// Whether t is [rows, columns], dimensions of 1 apart.
+static bool is_table(struct tensor t, int64_t rows, int64_t columns) {
+    int64_t want[2], n = 0, k = 0;
+    if (rows != 1) want[n++] = rows;
+    if (columns != 1) want[n++] = columns;
+    for (int d = 0; d < t.dims; d++) {
+        if (t.n[d] == 1) continue;
+        if (k == n || t.n[d] != want[k++]) return false;
+    }
+    return k == n;
+}
+
+bool weights_table(struct weights *w, const char *name, int64_t rows, int64_t columns,
+                   struct tensor *out, struct error *e) {
+    if (w->dummy && !dummy_table(w, name, rows, columns, e)) return false;
+    struct weights_item *it = need(w, sv(name), e);
+    if (!it) return false;
+    struct tensor t = it->t.t;
+    if (!float_type(t.type) || !is_table(t, rows, columns)) {
+        char wanted[128];
+        snprintf(wanted, sizeof wanted, "the config asks for %lld by %lld in F32, F16 or BF16",
+                 (long long)rows, (long long)columns);
+        return mismatch(e, w, it, wanted);
+    }
+    t = as_f32(w, tensor_1d(t.type, rows * columns, t.data));
+    *out = tensor_2d(DT_F32, rows, columns, t.data);
+    return true;
+}
+
+struct tensor weights_make(struct weights *w, int64_t rows, int64_t columns) {
+    struct tensor t = tensor_2d(DT_F32, rows, columns, NULL);
+    t.data = keep(w, tensor_bytes(t));
+    return t;
+}
+
 // NAME + suffix
 static struct weights_item *part(struct weights *w, const char *name, const char *suffix,
                                  struct error *e) {

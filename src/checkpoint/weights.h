@@ -42,6 +42,13 @@ const struct st_tensor *weights_need(struct weights *w, struct sv name, struct e
 bool weights_vector(struct weights *w, const char *name, int64_t n, struct tensor *out,
                     struct error *e);
 
+// A small table NAME [rows, columns] in a float type, as F32. Where it is published with dimensions
+// of 1 besides, as filters are ([channels, 1, taps]), those are dropped.
+bool weights_table(struct weights *w, const char *name, int64_t rows, int64_t columns,
+                   struct tensor *out, struct error *e);
+// A table of the caller's, all zeros, that lives as long as w.
+struct tensor weights_make(struct weights *w, int64_t rows, int64_t columns);
+
 // The matrix NAME.weight: dense [out, in] F32, F16 or BF16, or U32 codes: MLX affine (with
 // NAME.scales and NAME.biases), whose bits (1 2 3 4 5 6 8) and group (32 64 128) follow from the
 // shapes, or MXFP4 (with NAME.scales of a byte each). Which of these it can compute with is for the

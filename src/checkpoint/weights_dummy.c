@@ -94,6 +94,11 @@ bool dummy_vector(struct weights *w, const char *name, int64_t n, struct error *
     return add(w, name, "", tensor_1d(DT_F32, n, NULL), (struct fill){.value = 1}, e);
 }
 
+bool dummy_table(struct weights *w, const char *name, int64_t rows, int64_t columns,
+                 struct error *e) {
+    return add(w, name, "", tensor_2d(DT_F32, rows, columns, NULL), (struct fill){.random = true}, e);
+}
+
 // How a matrix is quantized: as the config says for all, or for this one. bits 0: not at all, which
 // is also what quantizers do to one whose rows are no multiple of the group.
 struct quant {

@@ -110,9 +110,12 @@ struct tensor activate(struct context *c, struct tensor x, enum activation act) 
 
 static void check_norm(struct context *c, const char *op, struct tensor x, const char *name,
                        struct tensor w) {
-    want(c, !w.dims || (w.dims == 1 && w.n[0] == tensor_width(x) && w.type == DT_F32),
+    bool each = w.dims == 2 && x.dims == 3 && w.n[0] == x.n[1] && tensor_contiguous(w);
+    want(c,
+         !w.dims ||
+             ((w.dims == 1 || each) && tensor_width(w) == tensor_width(x) && w.type == DT_F32),
          "%s: x is %lld wide, %s has %lld elements of %s", op, (long long)tensor_width(x), name,
-         (long long)w.n[0], dtype_name(w.type));
+         (long long)(w.dims ? tensor_width(w) : 0), dtype_name(w.type));
 }
 
 struct tensor rms_norm(struct context *c, struct tensor x, struct tensor w, float eps) {

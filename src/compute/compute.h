@@ -86,6 +86,7 @@ enum activation {
     ACT_GELU_TANH,  // its approximation by tanh ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
     ACT_QUICK_GELU, // x sigmoid(1.702 x)
     ACT_SIGMOID,    // of gates
+    ACT_NONE,       // x
 };
 // The gated half of an MLP: x [n, in] -> [n, width] = act(x gate^T) * (x up^T).
 struct tensor glu(struct context *c, struct tensor x, const struct weight *gate,
@@ -95,7 +96,8 @@ struct tensor act_mul(struct context *c, struct tensor a, struct tensor b, enum 
 // x [n, width] = act(x); returns x.
 struct tensor activate(struct context *c, struct tensor x, enum activation act);
 
-// Norms over the last dimension of x [..., width]; w, b [width] F32. w or b with dims 0: none.
+// Norms over the last dimension of x [..., width]; w, b [width] F32, or one for each head of x
+// [n, heads, width]: [heads, width]. w or b with dims 0: none.
 // -> x / sqrt(mean(x^2) + eps) * w
 struct tensor rms_norm(struct context *c, struct tensor x, struct tensor w, float eps);
 // -> (x - mean(x)) / sqrt(variance(x) + eps) * w + b

@@ -47,7 +47,7 @@ void read_norm(struct config *c, struct decoder_spec *spec, enum norm_kind kind,
     spec->norm = (struct norm_spec){kind, (float)eps};
 }
 
-static struct attention_spec read_attention(struct config *c, int64_t hidden, int64_t head_width) {
+struct attention_spec read_attention(struct config *c, int64_t hidden, int64_t head_width) {
     int64_t heads = config_dim(c, "num_attention_heads", 0);
     int64_t kv_heads = config_dim(c, "num_key_value_heads", heads);
     if (!head_width && sound(c)) {
@@ -68,6 +68,11 @@ static struct attention_spec read_attention(struct config *c, int64_t hidden, in
                                    .scale = (float)(1.0 / sqrt((double)width))};
 }
 
+enum head read_head(struct config *c, enum head otherwise) {
+    if (!config_has(c, "tie_word_embeddings")) return otherwise;
+    return config_bool(c, "tie_word_embeddings", false) ? HEAD_TIED : HEAD_OWN;
+}
+
 void make_layers(struct config *c, struct decoder_spec *spec, const struct layer_spec *layer) {
     if (spec->layers > MAX_LAYERS)
         config_fail(c, "num_hidden_layers", "is over the limit of %d", MAX_LAYERS);
@@ -82,9 +87,7 @@ void read_stack(struct config *c, struct decoder_spec *spec, int64_t head_width)
     spec->layers = config_dim(c, "num_hidden_layers", 0);
     read_norm(c, spec, NORM_RMS, "rms_norm_eps", 1e-6);
     spec->context = config_dim(c, "max_position_embeddings", 2048);
-    spec->head = !config_has(c, "tie_word_embeddings")          ? HEAD_IF_PRESENT
-                 : config_bool(c, "tie_word_embeddings", false) ? HEAD_TIED
-                                                                : HEAD_OWN;
+    spec->head = read_head(c, HEAD_IF_PRESENT);
     struct layer_spec layer = {
         .norms = NORMS_PRE,
         .attention = read_attention(c, spec->hidden, head_width),
@@ -125,7 +128,7 @@ void read_biases(struct config *c, struct decoder_spec *spec) {
     }
 }
 
-static void check_layer_types(struct config *c, const struct decoder_spec *spec) {
+void check_layer_types(struct config *c, const struct decoder_spec *spec) {
     if (config_has(c, "layer_types") && config_list(c, "layer_types") < (size_t)spec->layers)
         config_fail(c, "layer_types", "has fewer entries than num_hidden_layers (%lld)",
                     (long long)spec->layers);

@@ -48,6 +48,13 @@ void read_norm(struct config *c, struct decoder_spec *spec, enum norm_kind kind,
                double otherwise);
 enum activation read_activation(struct config *c, const char *key, const char *otherwise);
 
+// ... heads of attention, with no biases, norms or window; what tie_word_embeddings says or, where
+// it is not there, `otherwise`.
+struct attention_spec read_attention(struct config *c, int64_t hidden, int64_t head_width);
+enum head read_head(struct config *c, enum head otherwise);
+// Refuses layer_types that is shorter than the stack.
+void check_layer_types(struct config *c, const struct decoder_spec *spec);
+
 // A window of sliding_window tokens (where the config does not say, `window`) on the layers that
 // slide: by layer_types if the config has it, else all but every sliding_window_pattern-th, or
 // where it does not say, every pattern-th.
@@ -69,6 +76,9 @@ struct moe_spec read_experts(struct config *c, const char *count, int64_t width)
 // decoder_sparse_step-th).
 void read_qwen_experts(struct config *c, struct decoder_spec *spec);
 extern const struct decoder_names *const qwen_moe_layouts[];
+// Taps of a short convolution. Refuses recurrent state over the limits; key is of `states`.
+int64_t read_taps(struct config *c, const char *key, int64_t otherwise);
+void check_state(struct config *c, const char *key, int64_t channels, int64_t states);
 
 // Sliding windows as Qwen2 and Qwen3 say it: use_sliding_window, then layer_types, or else the
 // layers from max_window_layers on.

@@ -67,6 +67,23 @@ void bind_bare_stack(struct binder *b, const char *name, const struct stack_shap
     str_free(&full);
 }
 
+static void bind_shape(struct binder *b, const char *name, const char *suffix, int64_t rows,
+                       int64_t columns, struct tensor *t) {
+    struct str full = full_name(b, name, suffix);
+    if (!b->err->set) weights_table(b->weights, str_c(&full), rows, columns, t, b->err);
+    str_free(&full);
+}
+
+void bind_table(struct binder *b, const char *name, int64_t rows, int64_t columns,
+                struct tensor *t) {
+    bind_shape(b, name, "", rows, columns, t);
+}
+
+void bind_filter(struct binder *b, const char *name, int64_t channels, int64_t taps,
+                 struct tensor *t) {
+    bind_shape(b, name, ".weight", channels, taps, t);
+}
+
 void bind_packed(struct binder *b, const char *name, int count, const int64_t rows[], int64_t in,
                  bool bias, struct weight *const w[]) {
     struct weight all = {0};

@@ -34,6 +34,12 @@ void bind_stack(struct binder *b, const char *name, const struct stack_shape *s,
 bool bind_has_stack(const struct binder *b, const char *name); // a bare one
 void bind_bare_stack(struct binder *b, const char *name, const struct stack_shape *s, bool columns,
                      struct weight *whole, struct weight *each);
+// The table whose whole name this is, [rows, columns].
+void bind_table(struct binder *b, const char *name, int64_t rows, int64_t columns,
+                struct tensor *t);
+// name.weight [channels, 1, taps] or [channels, taps, 1], as [channels, taps]
+void bind_filter(struct binder *b, const char *name, int64_t channels, int64_t taps,
+                 struct tensor *t);
 
 // Matrices over the same input that were published as one, their rows one after the other: each
 // becomes a view of its rows. count <= LINEAR_MAX.

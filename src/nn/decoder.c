@@ -10,6 +10,9 @@
 struct layer {
     struct norm norm[LAYER_NORMS]; // those of the spec
     struct attention attention;
+    struct mamba mamba;
+    struct mamba2 mamba2;
+    struct short_conv short_conv;
     struct mlp mlp;
     struct moe moe;
 };
@@ -32,6 +35,24 @@ void decoder_spec_free(struct decoder_spec *s) {
 
 enum { PREFIX = 128 };
 
+static void bind_mixer(struct decoder *d, int64_t i, struct binder *b) {
+    struct layer *l = &d->layer[i];
+    const struct layer_spec *s = &d->spec.layer[i];
+    const struct decoder_names *names = d->names;
+    struct norm_spec norm = d->spec.norm;
+    int64_t hidden = d->spec.hidden;
+    switch (s->mixer) {
+    case MIXER_ATTENTION:
+        attention_bind(&l->attention, &s->attention, norm, hidden, &names->attention, b);
+        break;
+    case MIXER_MAMBA: mamba_bind(&l->mamba, &s->mamba, norm, hidden, &names->mamba, b); break;
+    case MIXER_MAMBA2: mamba2_bind(&l->mamba2, &s->mamba2, norm, hidden, &names->mamba2, b); break;
+    case MIXER_SHORT_CONV:
+        short_conv_bind(&l->short_conv, &s->short_conv, hidden, &names->short_conv, b);
+        break;
+    }
+}
+
 static void bind_layer(struct decoder *d, int64_t i, struct weights *w, struct error *e) {
     char prefix[PREFIX];
     const struct decoder_names *names = d->names;
@@ -43,15 +64,11 @@ static void bind_layer(struct decoder *d, int64_t i, struct weights *w, struct e
     for (int n = 0; n < LAYER_NORMS; n++)
         if (spec->norms & 1 << n)
             norm_bind(&l->norm[n], d->spec.norm, hidden, names->layer_norm[n], &b);
-    switch (spec->mixer) {
-    case MIXER_ATTENTION:
-        attention_bind(&l->attention, &spec->attention, d->spec.norm, hidden, &names->attention,
-                       &b);
-        break;
-    }
+    bind_mixer(d, i, &b);
     switch (spec->ffn) {
     case FFN_MLP: mlp_bind(&l->mlp, &spec->mlp, hidden, &names->mlp, &b); break;
     case FFN_MOE: moe_bind(&l->moe, &spec->moe, hidden, &names->moe, &b); break;
+    case FFN_NONE: break;
     }
 }
 
@@ -123,18 +140,26 @@ void decoder_close(struct decoder *d) {
     free(d);
 }
 
+static bool store_mixer(struct layer *l, enum mixer mixer, struct store *s, const char *what,
+                        struct error *e) {
+    switch (mixer) {
+    case MIXER_ATTENTION: return attention_store(&l->attention, s, what, e);
+    case MIXER_MAMBA: return mamba_store(&l->mamba, s, what, e);
+    case MIXER_MAMBA2: return mamba2_store(&l->mamba2, s, what, e);
+    case MIXER_SHORT_CONV: return short_conv_store(&l->short_conv, s, what, e);
+    }
+    return true;
+}
+
 static bool store_layer(struct layer *l, const struct layer_spec *spec, struct store *s,
                         const char *what, struct error *e) {
     for (int n = 0; n < LAYER_NORMS; n++)
         if (!norm_store(&l->norm[n], s, what, e)) return false;
-    switch (spec->mixer) {
-    case MIXER_ATTENTION:
-        if (!attention_store(&l->attention, s, what, e)) return false;
-        break;
-    }
+    if (!store_mixer(l, spec->mixer, s, what, e)) return false;
     switch (spec->ffn) {
     case FFN_MLP: return mlp_store(&l->mlp, s, what, e);
     case FFN_MOE: return moe_store(&l->moe, s, what, e);
+    case FFN_NONE: return true;
     }
     return true;
 }
@@ -164,13 +189,26 @@ const struct decoder_spec *decoder_spec(const struct decoder *d) { return &d->sp
 
 const struct decoder_names *decoder_layout(const struct decoder *d) { return d->names; }
 
+static struct paged_decl attention_state(const struct attention_spec *a) {
+    return (struct paged_decl){.heads = a->kv_heads,
+                               .k_width = a->width,
+                               .v_width = a->width,
+                               .window = a->window,
+                               .chunk = a->chunk};
+}
+
 struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
-    const struct attention_spec *a = &d->spec.layer[layer].attention;
-    return (struct state_decl){.paged = {{.heads = a->kv_heads,
-                                          .k_width = a->width,
-                                          .v_width = a->width,
-                                          .window = a->window,
-                                          .chunk = a->chunk}}};
+    const struct layer_spec *s = &d->spec.layer[layer];
+    struct state_decl decl = {0};
+    switch (s->mixer) {
+    case MIXER_ATTENTION: decl.paged[0] = attention_state(&s->attention); break;
+    case MIXER_MAMBA: mamba_state(&s->mamba, decl.fixed); break;
+    case MIXER_MAMBA2: mamba2_state(&s->mamba2, decl.fixed); break;
+    case MIXER_SHORT_CONV:
+        decl.fixed[0] = convolve_state(d->spec.hidden, s->short_conv.taps);
+        break;
+    }
+    return decl;
 }
 
 int64_t decoder_short_context(const struct decoder *d) {
@@ -179,16 +217,29 @@ int64_t decoder_short_context(const struct decoder *d) {
     return 0;
 }
 
+enum { MIXER_WEIGHTS = 4 }; // at most
+
+static int mixer_weights(struct layer *l, enum mixer mixer, struct weight *w[MIXER_WEIGHTS]) {
+    switch (mixer) {
+    case MIXER_ATTENTION: return attention_weights(&l->attention, w);
+    case MIXER_MAMBA: return mamba_weights(&l->mamba, w);
+    case MIXER_MAMBA2: return mamba2_weights(&l->mamba2, w);
+    case MIXER_SHORT_CONV: return short_conv_weights(&l->short_conv, w);
+    }
+    return 0;
+}
+
 struct decoder_cost decoder_cost(const struct decoder *d, int64_t rows) {
     struct decoder_cost c = {.head_bytes = weight_bytes(&d->head),
                              .head_elements = d->head.out * d->head.in};
     for (int64_t i = 0; i < d->spec.layers; i++) {
         struct layer *l = &d->layer[i];
-        struct weight *w[ATTENTION_WEIGHTS + MLP_WEIGHTS];
-        int n = attention_weights(&l->attention, w);
+        struct weight *w[MIXER_WEIGHTS + MLP_WEIGHTS];
+        int n = mixer_weights(l, d->spec.layer[i].mixer, w);
         switch (d->spec.layer[i].ffn) {
         case FFN_MLP: n += mlp_weights(&l->mlp, w + n); break;
         case FFN_MOE: moe_cost(&l->moe, rows, &c.layer_bytes, &c.layer_elements); break;
+        case FFN_NONE: break;
         }
         for (int k = 0; k < n; k++) {
             c.layer_bytes += weight_bytes(w[k]);
@@ -214,6 +265,10 @@ static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, 
         return attention_forward(c, &l->attention, h, rows, state->kv, r < 0 ? NULL : &d->rope[r],
                                  lent);
     }
+    case MIXER_MAMBA: return mamba_forward(c, &l->mamba, h, rows, state->fixed);
+    case MIXER_MAMBA2: return mamba2_forward(c, &l->mamba2, h, rows, state->fixed);
+    case MIXER_SHORT_CONV:
+        return short_conv_forward(c, &l->short_conv, h, rows, state->fixed[0]);
     }
     return h;
 }
@@ -223,6 +278,7 @@ static struct tensor feed(struct context *c, const struct layer_spec *spec, cons
     switch (spec->ffn) {
     case FFN_MLP: return mlp_forward(c, &l->mlp, h);
     case FFN_MOE: return moe_forward(c, &l->moe, h);
+    case FFN_NONE: break;
     }
     return h;
 }
@@ -245,8 +301,10 @@ static void layer_forward(struct context *c, const struct decoder *d, int64_t i,
     } else {
         add_to(c, x, y);
         scratch_release(c, mark);
-        y = feed(c, spec, l, norm_if(c, spec, l, NORM_FFN, x));
-        add_to(c, x, norm_if(c, spec, l, NORM_FFN_OUT, y));
+        if (spec->ffn != FFN_NONE) {
+            y = feed(c, spec, l, norm_if(c, spec, l, NORM_FFN, x));
+            add_to(c, x, norm_if(c, spec, l, NORM_FFN_OUT, y));
+        }
     }
     scratch_release(c, mark);
 }

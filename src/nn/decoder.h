@@ -5,6 +5,8 @@
 
 #include "checkpoint/rope_config.h"
 #include "nn/attention.h"
+#include "nn/mamba.h"
+#include "nn/mamba2.h"
 #include "nn/mlp.h"
 #include "nn/moe.h"
 #include "nn/state.h"
@@ -18,8 +20,8 @@ enum { // sets of them
     NORMS_ONE = 1 << NORM_MIXER,
 };
 
-enum mixer { MIXER_ATTENTION };
-enum ffn { FFN_MLP, FFN_MOE };
+enum mixer { MIXER_ATTENTION, MIXER_MAMBA, MIXER_MAMBA2, MIXER_SHORT_CONV };
+enum ffn { FFN_MLP, FFN_MOE, FFN_NONE };
 
 // One after the other, each over its own norms:
 //     x += out_norm(mixer(norm(x))); x += out_norm(ffn(norm(x)))
@@ -31,6 +33,9 @@ struct layer_spec {
     enum mixer mixer;
     union {
         struct attention_spec attention;
+        struct mamba_spec mamba;
+        struct mamba2_spec mamba2;
+        struct short_conv_spec short_conv;
     };
     enum ffn ffn;
     union {
@@ -71,6 +76,9 @@ struct decoder_names {
     const char *layer; // before a layer's number: "model.layers."
     const char *layer_norm[LAYER_NORMS];
     struct attention_names attention;
+    struct mamba_names mamba;
+    struct mamba2_names mamba2;
+    struct short_conv_names short_conv;
     struct mlp_names mlp;
     struct moe_names moe;
     bool transposed;            // matrices of layers are [in, out]

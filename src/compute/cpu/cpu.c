@@ -71,32 +71,39 @@ static void cpu_act_mul(struct context *c, struct tensor y, struct tensor a, str
 struct norm_job {
     const struct cpu_kernels *kernels;
     struct tensor y, x;
-    const float *w, *b;
+    struct tensor w, b;
     float eps;
     bool centred;
 };
+
+// Of head i: its own, or that of all.
+static const float *of_head(struct tensor t, int64_t i) {
+    if (!t.dims) return NULL;
+    return (const float *)t.data + (t.dims > 1 ? i * t.n[1] : 0);
+}
 
 static void norm_row(void *arg, int64_t row) {
     struct norm_job *j = arg;
     int64_t width = tensor_width(j->y), each = j->y.stride[0] / width;
     for (int64_t i = 0; i < each; i++) {
         float *y = row_of(j->y, row) + i * width, *x = row_of(j->x, row) + i * width;
+        const float *w = of_head(j->w, i);
         if (j->centred)
-            j->kernels->layer_norm(y, x, j->w, j->b, width, j->eps);
+            j->kernels->layer_norm(y, x, w, of_head(j->b, i), width, j->eps);
         else
-            j->kernels->rms_norm(y, x, j->w, width, j->eps);
+            j->kernels->rms_norm(y, x, w, width, j->eps);
     }
 }
 
 static void cpu_rms_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w,
                          float eps) {
-    struct norm_job j = {.kernels = c->dev->kernels, .y = y, .x = x, .w = w.data, .eps = eps};
+    struct norm_job j = {.kernels = c->dev->kernels, .y = y, .x = x, .w = w, .eps = eps};
     cpu_rows(c, y.n[0], 2 * y.stride[0], norm_row, &j);
 }
 
 static void cpu_layer_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w,
                            struct tensor b, float eps) {
-    struct norm_job j = {c->dev->kernels, y, x, w.data, b.data, eps, true};
+    struct norm_job j = {c->dev->kernels, y, x, w, b, eps, true};
     cpu_rows(c, y.n[0], 3 * y.stride[0], norm_row, &j);
 }
 

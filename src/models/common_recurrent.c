@@ -1,0 +1,20 @@
+// What the files of families with recurrent layers share.
+#include "models/family.h"
+
+enum { MAX_WIDTH = 1 << 24, MAX_STATE = 1 << 30 };
+
+int64_t read_taps(struct config *c, const char *key, int64_t otherwise) {
+    int64_t taps = config_dim(c, key, otherwise);
+    if (taps >= 2 && taps <= CONVOLVE_TAPS) return taps;
+    config_fail(c, key, "must be in 2 .. %d", CONVOLVE_TAPS);
+    return 2;
+}
+
+void check_state(struct config *c, const char *key, int64_t channels, int64_t states) {
+    if (channels > MAX_WIDTH)
+        config_fail(c, key, "cannot be had for %lld channels, over the limit of %d",
+                    (long long)channels, MAX_WIDTH);
+    else if (states > MAX_STATE / channels)
+        config_fail(c, key, "times %lld channels is over the limit of %d", (long long)channels,
+                    MAX_STATE);
+}

@@ -94,9 +94,12 @@ bool dummy_vector(struct weights *w, const char *name, int64_t n, struct error *
     return add(w, name, "", tensor_1d(DT_F32, n, NULL), (struct fill){.value = 1}, e);
 }
 
+// Tables are taken apart as they are asked for, before they are filled: what a model makes of them
+// is as of zeros.
 bool dummy_table(struct weights *w, const char *name, int64_t rows, int64_t columns,
                  struct error *e) {
-    return add(w, name, "", tensor_2d(DT_F32, rows, columns, NULL), (struct fill){.random = true}, e);
+    struct tensor t = tensor_2d(w->dummy->type, rows, columns, NULL);
+    return add(w, name, "", t, (struct fill){.random = true}, e);
 }
 
 // How a matrix is quantized: as the config says for all, or for this one. bits 0: not at all, which

@@ -21,7 +21,7 @@ CASES["mamba2"] = dict(make=make, hf="Mamba2ForCausalLM", agree=False, hf_args=d
     use_conv_bias=False), variants={
     "even": dict(agree=True, only="quantized", quantized=[dict(Q4, seed=52)], hf_args=dict(seed=52), config=dict(
         hidden_size=64, intermediate_size=128, head_dim=16, num_heads=8, n_groups=1, conv_kernel=4, num_hidden_layers=1, time_step_limit=[0.05, 0.6], tie_word_embeddings=True,
-        use_conv_bias=True)),
+        use_bias=False, use_conv_bias=True)),
 })
 
 # lfm2: B, C, x are thirds of in_proj, out(C * conv(B * x)), no activation. The MLP is 2/3 of block_ff_dim, rounded up to

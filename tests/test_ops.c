@@ -300,6 +300,22 @@ static void check_norm(struct machine *m, bool centred, struct tensor t, const f
     free(y);
 }
 
+// With a weight for each head: as each head by itself.
+static void check_head_norms(struct machine *m, struct tensor heads, const float *w) {
+    int64_t width = tensor_width(heads), n = heads.n[0], count = heads.n[1];
+    size_t mark = scratch_mark(&m->c);
+    float *all = get(m, rms_norm(&m->c, heads, put_f32(m, w, 2, heads.n + 1), 1e-6f));
+    for (int64_t h = 0; h < count; h++) {
+        struct tensor scale = put_f32(m, w + h * width, 1, &width);
+        float *one = get(m, rms_norm(&m->c, tensor_slice(heads, 1, h, 1), scale, 1e-6f));
+        for (int64_t r = 0; r < n; r++)
+            assert_memory_equal(one + r * width, all + (r * count + h) * width, (size_t)width * 4);
+        free(one);
+    }
+    free(all);
+    scratch_release(&m->c, mark);
+}
+
 static void check_norms(struct machine *m) {
     static const int64_t widths[] = {1, 7, 16, 33, 64, 576, 1000, 4099};
     for (size_t k = 0; k < sizeof widths / sizeof *widths; k++) {
@@ -316,6 +332,7 @@ static void check_norms(struct machine *m) {
         check_norm(m, true, heads, x + width, width * 3, w, NULL, 1e-2f);
         check_norm(m, true, heads, x + width, width * 3, NULL, NULL, 1e-2f);
         check_norm(m, true, one, x + 4 * width * 3 + width, width * 3, w, b, 1e-2f);
+        check_head_norms(m, heads, x);
         free(x), free(w), free(b);
         machine_clear(m);
     }
@@ -371,8 +388,8 @@ static double activation(enum activation act, double x) {
 // beside x then. The erf of the vector kernels is within 1.5e-7.
 static void check_activations(struct machine *m) {
     enum { WIDTH = 1003, ROWS = 3, N = WIDTH * ROWS };
-    static const enum activation acts[] = {ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_QUICK_GELU,
-                                           ACT_SIGMOID, ACT_NONE};
+    static const enum activation acts[] = {ACT_SILU,       ACT_GELU,    ACT_GELU_TANH,
+                                           ACT_QUICK_GELU, ACT_SIGMOID, ACT_NONE};
     float *a = mem_array(N, 4), *b = noise_array(N);
     for (int i = 0; i < N; i++) a[i] = (float)(-12 + 24.0 * i / N);
     a[0] = 0, a[1] = -0.0f, a[2] = 1e30f, a[3] = -1e30f, a[4] = 1e-30f;

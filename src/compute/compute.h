@@ -150,7 +150,7 @@ struct attention_options {
     // Scores are multiplied by 1 + tuning * ln(1 + floor((index + 1) / tuning_floor)); 0: they are
     // not
     float tuning, tuning_floor;
-    float soft_cap; // a score becomes soft_cap * tanh(score / soft_cap); 0: it stays
+    float soft_cap;      // a score becomes soft_cap * tanh(score / soft_cap); 0: it stays
     struct tensor sinks; // [heads] F32: a score for a token that has no value; dims 0: none
 };
 struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,

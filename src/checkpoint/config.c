@@ -306,6 +306,12 @@ int64_t config_list_int(struct config *c, const char *key, size_t i) {
     return v;
 }
 
+bool config_list_holds(struct config *c, const char *key, int64_t value) {
+    for (size_t i = 0; i < config_list(c, key); i++)
+        if (config_list_int(c, key, i) == value) return true;
+    return false;
+}
+
 double config_list_number(struct config *c, const char *key, size_t i) {
     double d = 0;
     if (number_of(item(c, key, i), &d) && isfinite(d)) return d;

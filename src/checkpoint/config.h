@@ -49,6 +49,7 @@ struct config *config_child(struct config *c, const char *key);
 // A list, or a single value, which counts as a list of one. Absent or null: 0.
 size_t config_list(struct config *c, const char *key); // length
 int64_t config_list_int(struct config *c, const char *key, size_t i);
+bool config_list_holds(struct config *c, const char *key, int64_t value);
 double config_list_number(struct config *c, const char *key, size_t i); // finite
 double config_list_bound(struct config *c, const char *key, size_t i);  // may be infinite
 struct sv config_list_text(struct config *c, const char *key, size_t i);

@@ -213,7 +213,8 @@ struct gating {
 struct tensor expert_glu(struct context *c, struct tensor x, const struct routes *r,
                          const struct experts *gate, const struct experts *up,
                          const struct gating *g);
-// x [m, width] -> [n, width]: each row's entries, weighted
+// x [m, width] -> [n, width]: each row's entries, weighted, or where r->weights has dims 0 as they
+// are
 struct tensor expert_sum(struct context *c, struct tensor x, const struct routes *r);
 
 // Waits for the device, then copies a contiguous tensor to the host.

@@ -47,12 +47,6 @@ struct moe_spec read_experts(struct config *c, const char *count, int64_t width)
     };
 }
 
-static bool listed(struct config *c, const char *key, int64_t value) {
-    for (size_t i = 0; i < config_list(c, key); i++)
-        if (config_list_int(c, key, i) == value) return true;
-    return false;
-}
-
 void read_qwen_experts(struct config *c, struct decoder_spec *spec) {
     struct moe_spec moe = read_experts(c, "num_experts", config_dim(c, "moe_intermediate_size", 0));
     moe.route.normalize = config_bool(c, "norm_topk_prob", false);
@@ -63,7 +57,7 @@ void read_qwen_experts(struct config *c, struct decoder_spec *spec) {
     moe.shared = (struct mlp_spec){.width = shared, .act = moe.gating.act};
     moe.shared_gate = shared > 0;
     for (int64_t i = 0; i < spec->layers; i++) {
-        if ((i + 1) % step || listed(c, "mlp_only_layers", i)) continue;
+        if ((i + 1) % step || config_list_holds(c, "mlp_only_layers", i)) continue;
         spec->layer[i].ffn = FFN_MOE;
         spec->layer[i].moe = moe;
     }

@@ -1,6 +1,7 @@
 // Hunyuan: Llama with a norm on each head's query and key after rope, and with a base of rope that
 // grows with "alpha". With cross-layer attention only every cla_share_factor-th layer has keys and
-// values of its own, as projected, which serve the layers after it.
+// values of its own, as projected, which serve the layers after it. Layers may have experts and,
+// beside them, an MLP.
 #include <math.h>
 
 #include "models/family.h"
@@ -25,6 +26,36 @@ static void read_rope(struct config *c, struct decoder_spec *s) {
     add_rope(c, s, &r);
 }
 
+// A key that may hold one value for all layers or a list of one for each.
+static int64_t of_layer(struct config *c, const char *key, int64_t layer, int64_t otherwise,
+                        int64_t most) {
+    if (!config_has(c, key)) return otherwise;
+    int64_t value = config_list_int(c, key, (size_t)layer);
+    if (value < 1 || value > most)
+        config_fail(c, key, "must be in 1 .. %lld for layer %lld", (long long)most,
+                    (long long)layer);
+    return value;
+}
+
+static void read_feed_forward(struct config *c, struct decoder_spec *s) {
+    enum { MOST_WIDTH = 1 << 24, MOST_SHARED = 64 };
+    int64_t width = config_dim(c, "intermediate_size", 0);
+    int64_t experts = config_int(c, "num_experts", 1);
+    int64_t dense = config_int(c, "moe_layer_num_skipped", 0);
+    bool mixed = config_bool(c, "use_mixed_mlp_moe", false);
+    if (experts <= 1) return;
+    struct moe_spec moe = read_experts(c, "num_experts", width);
+    for (int64_t i = dense > 0 ? dense : 0; i < s->layers; i++) {
+        moe.width = of_layer(c, "moe_intermediate_size", i, width, MOST_WIDTH);
+        moe.route.top = of_layer(c, "moe_topk", i, 1, experts);
+        moe.route.normalize = moe.route.top > 1;
+        moe.shared = (struct mlp_spec){.act = moe.gating.act};
+        if (mixed) moe.shared.width = width * of_layer(c, "num_shared_expert", i, 1, MOST_SHARED);
+        s->layer[i].ffn = FFN_MOE;
+        s->layer[i].moe = moe;
+    }
+}
+
 static void spec(struct config *c, struct decoder_spec *s) {
     int64_t width =
         config_has(c, "attention_head_dim") ? config_dim(c, "attention_head_dim", 0) : 0;
@@ -36,6 +67,7 @@ static void spec(struct config *c, struct decoder_spec *s) {
         config_fail(c, "norm_type", "must be rms for this family");
     bool norm = config_bool(c, "use_qk_norm", false), shared = config_bool(c, "use_cla", false);
     int64_t share = config_dim(c, "cla_share_factor", 2);
+    read_feed_forward(c, s);
     for (int64_t i = 0; i < s->layers; i++) {
         struct attention_spec *a = &s->layer[i].attention;
         a->qk_norm = norm ? QK_NORM_HEAD : QK_NORM_NONE;
@@ -62,12 +94,22 @@ static const struct decoder_names names = {
             .up = "mlp.up_proj",
             .down = "mlp.down_proj",
             .up_gate = "mlp.gate_and_up_proj"},
+    .moe = {.router = "mlp.gate.wg",
+            .each = "mlp.experts.",
+            .gate = "gate_proj",
+            .up = "up_proj",
+            .down = "down_proj",
+            .stack = {"mlp.switch_mlp.gate_proj", "mlp.switch_mlp.up_proj",
+                      "mlp.switch_mlp.down_proj"},
+            .shared = {.gate = "mlp.shared_mlp.gate_proj",
+                       .up = "mlp.shared_mlp.up_proj",
+                       .down = "mlp.shared_mlp.down_proj"}},
 };
 
 const struct family family_hunyuan = {
     .id = "hunyuan",
     .name = "Hunyuan",
-    .model_types = (const char *const[]){"hunyuan", "hunyuan_v1_dense", NULL},
+    .model_types = (const char *const[]){"hunyuan", "hunyuan_v1_dense", "hunyuan_v1_moe", NULL},
     .kind = KIND_GENERATOR,
     .spec = spec,
     .layouts = (const struct decoder_names *const[]){&names, NULL},

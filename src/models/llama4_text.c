@@ -1,6 +1,7 @@
 // Llama 4, the text model: layers that rotate neighbouring pairs, norm each head's query and key
 // after that and see their own chunk of tokens, between layers without positions that see
-// everything and whose scores grow with the position.
+// everything and whose scores grow with the position. Experts, whose input is what the router
+// weighs, and a shared one beside them, in some layers.
 #include "models/family.h"
 
 static const struct decoder_names names = {
@@ -16,6 +17,15 @@ static const struct decoder_names names = {
     .mlp = {.gate = "feed_forward.gate_proj",
             .up = "feed_forward.up_proj",
             .down = "feed_forward.down_proj"},
+    .moe = {.router = "feed_forward.router",
+            .stack = {"feed_forward.experts.gate_proj", "feed_forward.experts.up_proj",
+                      "feed_forward.experts.down_proj"},
+            .gate_up = "feed_forward.experts.gate_up_proj",
+            .all_down = "feed_forward.experts.down_proj",
+            .fused_columns = true,
+            .shared = {.gate = "feed_forward.shared_expert.gate_proj",
+                       .up = "feed_forward.shared_expert.up_proj",
+                       .down = "feed_forward.shared_expert.down_proj"}},
 };
 
 // no_rope_layers holds a 1 for a layer that does rotate. An empty one means all but every fourth.
@@ -50,6 +60,30 @@ static void read_positions(struct config *c, struct decoder_spec *s) {
     }
 }
 
+// moe_layers lists the layers with experts; without it they are every interleave_moe_layer_step-th.
+static void read_feed_forward(struct config *c, struct decoder_spec *s) {
+    bool list = config_has(c, "moe_layers");
+    int64_t step = list ? 1 : config_dim(c, "interleave_moe_layer_step", 1);
+    int64_t experts = config_int(c, "num_local_experts", 16);
+    int64_t width = config_dim(c, "intermediate_size", 8192);
+    int64_t dense_width = config_dim(c, "intermediate_size_mlp", 16384);
+    struct moe_spec moe = {0};
+    if (experts) moe = read_experts(c, "num_local_experts", width);
+    if (!config_has(c, "num_experts_per_tok")) moe.route.top = 1;
+    moe.route.score = ROUTE_SIGMOID;
+    moe.weigh_input = true;
+    moe.shared = (struct mlp_spec){.width = width, .act = moe.gating.act};
+    for (int64_t i = 0; i < s->layers; i++) {
+        struct layer_spec *l = &s->layer[i];
+        l->mlp.width = dense_width;
+        if (list ? !config_list_holds(c, "moe_layers", i) : (i + 1) % step) continue;
+        if (!experts)
+            config_fail(c, "num_local_experts", "must not be 0 where layers have experts");
+        l->ffn = FFN_MOE;
+        l->moe = moe;
+    }
+}
+
 static void spec(struct config *c, struct decoder_spec *s) {
     read_stack(c, s, 128);
     read_norm(c, s, NORM_RMS, "rms_norm_eps", 1e-5);
@@ -59,8 +93,7 @@ static void spec(struct config *c, struct decoder_spec *s) {
     rope_config_read(c, NULL, 500000.0, &r);
     s->rope[add_rope(c, s, &r)].interleaved = true;
     read_positions(c, s);
-    int64_t width = config_dim(c, "intermediate_size_mlp", 16384);
-    for (int64_t i = 0; i < s->layers; i++) s->layer[i].mlp.width = width;
+    read_feed_forward(c, s);
 }
 
 const struct family family_llama4_text = {

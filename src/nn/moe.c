@@ -134,6 +134,11 @@ struct tensor moe_forward(struct context *c, const struct moe *m, struct tensor 
     opt.bias = m->choice_bias;
     struct routes r = route(c, linear_f32(c, x, &m->router), &opt);
     struct tensor y = gather_rows(c, x, r.row);
+    if (s->weigh_input) {
+        struct tensor each = tensor_2d(DT_F32, tensor_count(r.weights), 1, r.weights.data);
+        scale_rows(c, y, gather_rows(c, each, r.order));
+        r.weights = (struct tensor){0};
+    }
     y = expert_glu(c, y, &r, &w[GATE], &w[UP], &s->gating);
     y = expert_sum(c, expert_linear(c, y, &r, &w[DOWN]), &r);
     if (!s->shared.width) return y;

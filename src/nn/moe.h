@@ -10,6 +10,7 @@ struct moe_spec {
     struct route_options route; // without its bias
     bool router_bias;           // added to the router's logits
     bool choice_bias;           // route's bias
+    bool weigh_input;           // an expert's input is multiplied by its weight, not its output
     struct gating gating;
     bool bias;              // of the experts' matrices
     struct mlp_spec shared; // the shared expert; width 0: none

@@ -150,7 +150,12 @@ CASES["llama4_text"] = dict(make=make, hf="Llama4ForCausalLM", agree=False, hf_a
     no_rope_layers=[1, 0, 1], num_experts_per_tok=0, num_hidden_layers=3, num_local_experts=0, output_router_logits=False,
     rms_norm_eps=1e-5, rope_theta=5000.0, rope_scaling={"factor": 16.0, "high_freq_factor": 1.0, "low_freq_factor": 1.0,
                                                         "original_max_position_embeddings": 32, "rope_type": "llama3"},
-    router_aux_loss_coef=0.001, router_jitter_noise=0.0, tie_word_embeddings=False, use_qk_norm=True), quantized=[])
+    router_aux_loss_coef=0.001, router_jitter_noise=0.0, tie_word_embeddings=False, use_qk_norm=True), quantized=[], variants={
+    # every second layer has experts: the sigmoid of a token's best router logit multiplies the expert's INPUT; a shared
+    # expert beside them; gate_up_proj and down_proj are stacks used as x @ w
+    "moe": dict(hf_args=dict(seed=24), config=dict(moe_layers=None, interleave_moe_layer_step=2, num_local_experts=3, num_experts_per_tok=1,
+                                                   num_hidden_layers=2, no_rope_layers=[1, 0])),
+})
 
 
 # hunyuan: with use_cla only layers with index % cla_share_factor == 0 have k_proj and v_proj; the next ones take that layer's k
@@ -171,10 +176,29 @@ def hunyuan_fused(weights):
     return out
 
 
+def hunyuan_experts(weights):
+    out = {}
+    for k, v in weights.items():
+        if "switch_mlp." in k:
+            out.update({k.replace("switch_mlp.", f"experts.{e}."): v[e] for e in range(v.shape[0])})
+        else:
+            out[k] = v
+    return out
+
+
 CASES["hunyuan"] = dict(make=make, publish=lambda w: w, quantized=[], mlx_args=dict(seed=22), config=dict(
     ODD, architectures=["HunYuanForCausalLM"], model_type="hunyuan", attention_bias=False, attention_dropout=0.1, cla_share_factor=3,
     hidden_act="silu", mlp_bias=False, moe_topk=1, num_experts=1, num_hidden_layers=4, num_shared_expert=1, intermediate_size=40,
     rms_norm_eps=1e-5, rope_scaling={"alpha": 1000.0, "factor": 1.0, "type": "dynamic"}, rope_theta=10000.0, tie_word_embeddings=True,
     use_cla=True, use_mixed_mlp_moe=False, use_qk_norm=True), variants={
     "fused": dict(publish=hunyuan_fused, mlx_args=dict(seed=23), config=dict(use_cla=False, num_hidden_layers=2)),
+    # one expert a token is weighed by its softmax over all; several (moe_topk) are divided by their sum, which mlx-lm
+    # leaves out; keys may hold a value for each layer
+    "moe": dict(only="quantized", publish=hunyuan_experts, mlx_args=dict(seed=25), quantized=[dict(Q4, seed=25)], config=dict(
+        EVEN, intermediate_size=32, cla_share_factor=2, num_hidden_layers=2, num_experts=3, use_mixed_mlp_moe=True)),
+    "v1-moe": dict(hf="HunYuanMoEV1ForCausalLM", agree=False, hf_args=dict(seed=26), config=dict(
+        architectures=["HunYuanMoEV1ForCausalLM"], model_type="hunyuan_v1_moe", use_cla=False, cla_share_factor=None, moe_topk=[2, 2],
+        num_experts=4, num_shared_expert=[1, 1], moe_intermediate_size=[24, 24], intermediate_size=24, head_dim=20, attention_head_dim=20,
+        attention_dropout=0.0, num_hidden_layers=2, moe_drop_tokens=False, moe_layer_num_skipped=0, norm_type="rms",
+        use_mixed_mlp_moe=True)),
 })

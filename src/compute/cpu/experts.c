@@ -231,12 +231,12 @@ static void sum_row(void *arg, int64_t row) {
     const struct sum_job *j = arg;
     int64_t top = j->r->ids.n[1], width = j->y.n[1];
     const int32_t *place = (const int32_t *)j->r->place.data + row * top;
-    const float *weight = (const float *)j->r->weights.data + row * top;
+    const float *weight = j->r->weights.dims ? (const float *)j->r->weights.data + row * top : NULL;
     float *y = (float *)j->y.data + row * j->y.stride[0];
     memset(y, 0, (size_t)width * sizeof *y);
     for (int64_t i = 0; i < top; i++)
         j->kernels->add_scaled(y, (const float *)j->x.data + place[i] * j->x.stride[0], width,
-                               weight[i]);
+                               weight ? weight[i] : 1);
 }
 
 void cpu_expert_sum(struct context *c, struct tensor y, struct tensor x, const struct routes *r) {

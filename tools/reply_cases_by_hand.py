@@ -57,6 +57,12 @@ EXAONE = ("source:[|assistant|]{{ '<think>\n' + message.reasoning_content + '\n<
 STEP3 = ("source:<\uff5ctool_calls_begin\uff5c>{% for c in calls %}<\uff5ctool_call_begin\uff5c>function<\uff5ctool_sep\uff5c>"
          "<steptml:invoke name=\"{{ c.name }}\"><steptml:parameter name=\"{{ k }}\">{{ v }}</steptml:parameter>"
          "</steptml:invoke><\uff5ctool_call_end\uff5c>{% endfor %}<\uff5ctool_calls_end\uff5c>")
+DOTS = "source:<dots_function_call>\n<invoke name=\"{{ name }}\">\n{{ parameters }}</invoke>\n</dots_function_call>"
+GCML = ("source:<\uff5cGCML\uff5ctool_calls>\n<\uff5cGCML\uff5cinvoke name=\"{{ name }}\">\n{{ parameters }}"
+        "</\uff5cGCML\uff5cinvoke>\n</\uff5cGCML\uff5ctool_calls><|role_sep|>")
+IQUEST = "source:<iquest_tool_call>{{ name }}<arg_key>{{ key }}</arg_key><arg_value>{{ value }}</arg_value></iquest_tool_call>"
+HORIZON = ("source:<ifm|think>{{ reasoning }}</ifm|think><ifm|tool_calls><ifm|tool_call>{{ name }}<ifm|arg_key>{{ key }}"
+           "</ifm|arg_key><ifm|arg_value>{{ value }}</ifm|arg_value></ifm|tool_call></ifm|tool_calls>")
 G20B = "tool_chat_template_granite_20b_fc.jinja"
 V3 = "tokenizer-deepseek_v3.jinja"
 
@@ -214,6 +220,16 @@ BY_HAND = [
      "<longcat_arg_value>true</longcat_arg_value>\n</longcat_tool_call>", "", "",
      [("note", {"title": "123", "tags": ["x"], "pinned": True})], "longcat", "<longcat_tool_call>", "</longcat_tool_call>"),
     (LONGCAT, "thought", "", "<longcat_think>\n" + WHY + "\n</longcat_think>\n" + TEXT, WHY, TEXT, []),
+    (DOTS, "two", "", TEXT + "\n<dots_function_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">Z\u00fcrich</parameter>\n"
+     "<parameter name=\"days\">2</parameter>\n</invoke>\n<invoke name=\"now\">\n</invoke>\n</dots_function_call>", "", TEXT, [WEATHER, NOW]),
+    (GCML, "one", "", "<\uff5cGCML\uff5ctool_calls>\n<\uff5cGCML\uff5cinvoke name=\"weather\">\n<\uff5cGCML\uff5cparameter name=\"city\" "
+     "string=\"true\">Z\u00fcrich</\uff5cGCML\uff5cparameter>\n<\uff5cGCML\uff5cparameter name=\"days\" string=\"false\">2"
+     "</\uff5cGCML\uff5cparameter>\n</\uff5cGCML\uff5cinvoke>\n</\uff5cGCML\uff5ctool_calls>", "", "", [WEATHER]),
+    (IQUEST, "one", "o", WHY + "</think><iquest_tool_call>weather<arg_key>city</arg_key><arg_value>Z\u00fcrich</arg_value>"
+     "<arg_key>days</arg_key><arg_value>2</arg_value></iquest_tool_call>", WHY, "", [WEATHER]),
+    (HORIZON, "two", "", "<ifm|think>" + WHY + "</ifm|think><ifm|tool_calls><ifm|tool_call>weather\n<ifm|arg_key>city</ifm|arg_key>\n"
+     "<ifm|arg_value>Z\u00fcrich</ifm|arg_value>\n<ifm|arg_key>days</ifm|arg_key>\n<ifm|arg_value>2</ifm|arg_value>\n</ifm|tool_call>"
+     "<ifm|tool_call>" + BARE + "</ifm|tool_call></ifm|tool_calls>", WHY, "", [WEATHER, NOW]),
     (STEP3, "two", "", "<\uff5ctool_calls_begin\uff5c><\uff5ctool_call_begin\uff5c>function<\uff5ctool_sep\uff5c><steptml:invoke name=\"weather\">"
      "<steptml:parameter name=\"city\">Z\u00fcrich</steptml:parameter><steptml:parameter name=\"days\">2</steptml:parameter></steptml:invoke>"
      "<\uff5ctool_call_end\uff5c><\uff5ctool_call_begin\uff5c>function<\uff5ctool_sep\uff5c><steptml:invoke name=\"now\"></steptml:invoke>"

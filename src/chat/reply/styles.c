@@ -76,6 +76,22 @@ static const struct call_style longcat = {.open = "<longcat_tool_call>",
                                           .key_close = "</longcat_arg_key>",
                                           .value_open = "<longcat_arg_value>",
                                           .value_close = "</longcat_arg_value>"};
+static const struct call_style iquest = {.open = "<iquest_tool_call>",
+                                         .close = "</iquest_tool_call>",
+                                         .kind = CALLS_TAGS,
+                                         .key_open = "<arg_key>",
+                                         .key_close = "</arg_key>",
+                                         .value_open = "<arg_value>",
+                                         .value_close = "</arg_value>"};
+static const struct call_style horizon = {.open = "<ifm|tool_call>",
+                                          .close = "</ifm|tool_call>",
+                                          .kind = CALLS_TAGS,
+                                          .key_open = "<ifm|arg_key>",
+                                          .key_close = "</ifm|arg_key>",
+                                          .value_open = "<ifm|arg_value>",
+                                          .value_close = "</ifm|arg_value>"};
+static const struct call_style horizon_json = {
+    .open = "<ifm|tool_call>", .close = "</ifm|tool_call>", .kind = CALLS_JSON};
 static const struct call_style hunyuan3 = {.open = "<tool_calls:opensource>",
                                            .close = "</tool_calls:opensource>",
                                            .kind = CALLS_TAGS,
@@ -97,6 +113,10 @@ static const struct call_style dsml = {
     .open = "<｜DSML｜function_calls>", .close = "</｜DSML｜function_calls>", INVOKE("｜DSML｜")};
 static const struct call_style dsml4 = {
     .open = "<｜DSML｜tool_calls>", .close = "</｜DSML｜tool_calls>", INVOKE("｜DSML｜")};
+static const struct call_style gcml = {
+    .open = "<｜GCML｜tool_calls>", .close = "</｜GCML｜tool_calls>", INVOKE("｜GCML｜")};
+static const struct call_style dots = {
+    .open = "<dots_function_call>", .close = "</dots_function_call>", INVOKE("")};
 static const struct call_style atem = {
     .open = "<atem:function_calls>", .close = "</atem:function_calls>", INVOKE("atem:")};
 static const struct call_style minicpm = {.kind = CALLS_TAGS,
@@ -197,6 +217,10 @@ static const struct {
     {{"<|open|>", "tools"}, {&kimi_k3}},
     {{"｜DSML｜"}, {&dsml, &dsml4}},
     {{"<minimax:tool_call>"}, {&minimax}},
+    {{"｜GCML｜"}, {&gcml}},
+    {{"<dots_function_call>"}, {&dots}},
+    {{"<iquest_tool_call>"}, {&iquest}},
+    {{"<ifm|tool_call>"}, {&horizon_json, &horizon}},
     {{"]<]minimax[>["}, {&minimax3}},
     {{"<|tool_call:begin|>"}, {&solar}},
     {{"<steptml:invoke"}, {&step3}},
@@ -250,6 +274,7 @@ static const struct {
     {"[BEGIN FINAL RESPONSE]", TEXT("Here are my reasoning steps:"),
      TEXT("[BEGIN FINAL RESPONSE]")},
     {"<mm:think>", TEXT("<mm:think>"), TEXT("</mm:think>")},
+    {"<ifm|think>", TEXT("<ifm|think>"), TEXT("</ifm|think>")},
     {"<seed:think>", TEXT("<seed:think>"), TEXT("</seed:think>")},
     {"<longcat_think>", TEXT("<longcat_think>"), TEXT("</longcat_think>")},
     {"<atem:think>", TEXT("<atem:think>"), TEXT("</atem:think>")},
@@ -270,6 +295,7 @@ static const struct {
     {"<|open|>", {TEXT("<|close|>message<|sep|>"), TEXT("<|end_of_msg|>")}},
     {"<|START_RESPONSE|>", {TEXT("<|START_RESPONSE|>"), TEXT("<|END_RESPONSE|>")}},
     {"<|START_TEXT|>", {TEXT("<|START_TEXT|>"), TEXT("<|END_TEXT|>")}},
+    {"<ifm|tool_call>", {TEXT("<ifm|tool_calls>"), TEXT("</ifm|tool_calls>")}},
     {"<response>", {TEXT("<response>"), TEXT("</response>")}},
     {"<|tool_call:begin|>", {TEXT("<|begin|>assistant"), TEXT("<|content|>")}},
     {"<|tool_call:begin|>", {TEXT("<|end|>"), TEXT("<|flush|>")}},

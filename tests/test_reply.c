@@ -189,6 +189,45 @@ static void test_pieces(void **state) {
     }
 }
 
+// --- special tokens ------------------------------------------------------------------------------
+
+// The bytes of what may be a special token at the beginning of s: <|name|>, [NAME] and the like.
+static size_t token_at(struct sv s) {
+    bool square = s.p[0] == '[', bar = false;
+    if (!square && s.p[0] != '<') return 0;
+    for (size_t i = 1; i < s.n && i < 48; i++) {
+        char c = s.p[i];
+        if (c == (square ? ']' : '>')) return i > 1 && (square || bar) ? i + 1 : 0;
+        if (square ? !(c >= 'A' && c <= 'Z') && c != '_' : c == ' ' || c == '<') return 0;
+        bar |= c == '|' || sv_starts(sv_cut(s, i, s.n), sv("\xef\xbd\x9c"));
+    }
+    return 0;
+}
+
+// The parser needs no special token but those that it asks for.
+static void test_tokens(void **state) {
+    const struct replies *all = *state;
+    struct str shown = {0};
+    for (size_t i = 0; i < all->n; i++) {
+        struct sample s = sample_of(all, i);
+        str_clear(&shown);
+        for (size_t at = 0, n; at < s.reply.n; at += n) {
+            struct sv rest = sv_cut(s.reply, at, s.reply.n);
+            n = token_at(rest);
+            bool drop = n && !reply_format_shows(&s.format, sv_cut(rest, 0, n));
+            n += !n;
+            if (!drop) str_add(&shown, sv_cut(rest, 0, n));
+        }
+        struct reply_message m = message_of(&s, str_sv(&shown), shown.n, 0);
+        if (!message_is(&m, all->row[i])) {
+            struct str got = show_message(&m);
+            fail_msg("%s: %s\n  got%s", s.name.p, str_c(&shown), str_c(&got));
+        }
+        reply_message_free(&m);
+    }
+    str_free(&shown);
+}
+
 // --- what is cut ---------------------------------------------------------------------------------
 
 enum { MOST_WORDS = 64, SHORT_WORD = 5 };
@@ -262,6 +301,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole),
         cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_cut),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -184,7 +184,7 @@ BY_HAND = [
     (NEMO, "new", "", "[TOOL_CALLS]weather[ARGS]" + ARGS + "[TOOL_CALLS]now[ARGS]{}", "", "", [WEATHER, NOW]),
     (SMALL, "new", "", "[TOOL_CALLS]weather[ARGS]" + ARGS, "", "", [WEATHER], "mistral", "[TOOL_CALLS]", None),
     (SMALL, "old", "", "[TOOL_CALLS][" + JSON + "]", "", "", [WEATHER], "mistral", "[TOOL_CALLS]", None),
-    (SMALL, "text", "", "[TOOL] [x] [TOOL_CALL", "", "[TOOL] [x] [TOOL_CALL", []),
+    (SMALL, "text", "", "[tool] [x] [TOOL_CALL", "", "[tool] [x] [TOOL_CALL", []),
     # Cohere.
     (COMMAND, "action", "", 'Action:\n```json\n[\n    {\n        "tool_name": "weather",\n        "parameters": {\n            "city": "Z\u00fcrich",\n'
      '            "days": 2\n        }\n    }\n]```', "", "", [WEATHER]),

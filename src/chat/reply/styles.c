@@ -338,7 +338,7 @@ static bool in_style(const struct call_style *s, struct sv token) {
     const char *const tags[] = {s->open,       s->close,      s->call_open,  s->name_open,
                                 s->name_close, s->call_close, s->args_open,  s->args_close,
                                 s->key_open,   s->key_close,  s->value_open, s->value_close,
-                                s->id_open,    s->quote};
+                                s->id_open,    s->id_close,   s->quote,      s->mark};
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
         if (tags[i] && sv_find(sv(tags[i]), token, 0) >= 0) return true;
     return false;

@@ -267,8 +267,7 @@ static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, 
     }
     case MIXER_MAMBA: return mamba_forward(c, &l->mamba, h, rows, state->fixed);
     case MIXER_MAMBA2: return mamba2_forward(c, &l->mamba2, h, rows, state->fixed);
-    case MIXER_SHORT_CONV:
-        return short_conv_forward(c, &l->short_conv, h, rows, state->fixed[0]);
+    case MIXER_SHORT_CONV: return short_conv_forward(c, &l->short_conv, h, rows, state->fixed[0]);
     }
     return h;
 }

@@ -48,6 +48,7 @@ static void open_model(struct model *m, const char *dir) {
 
 static struct engine *open_engine(const struct model *m, struct engine_options opt) {
     opt.context = m->context;
+    opt.isa = ISA_BEST;
     opt.precision = PRECISION_F32;
     if (!opt.threads) opt.threads = 1;
     return fixture_engine(m->dir, opt);
@@ -159,7 +160,7 @@ static void check_found(const struct model *m, struct engine *e, int r, size_t n
     struct request q = request_of(m, r, n, 6);
     struct answer a, alone;
     run_alone(m, q, &alone);
-    for (int again = 0; again <= m->fixed; again++) {
+    for (int again = 0; again < (m->fixed ? 2 : 1); again++) {
         submit(e, &q, &a);
         finish(e, &a, 1);
         check_same(m, "with a cached beginning", &a, &alone);

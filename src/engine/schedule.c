@@ -206,13 +206,30 @@ static int64_t free_seq(const struct schedule *s) {
     return -1;
 }
 
-// In the order they came: one that does not fit yet is not overtaken.
+// The last of those that came after task i gives up its place.
+static bool preempt(struct schedule *s, size_t i) {
+    for (size_t j = s->tasks; --j > i;) {
+        if (s->task[j]->seq < 0) continue;
+        leave(s, s->task[j]);
+        s->preempted++;
+        return true;
+    }
+    return false;
+}
+
+static bool find_place(struct schedule *s, struct task *t) {
+    int64_t seq = free_seq(s);
+    return seq >= 0 && begin(s, t, seq);
+}
+
+// In the order they came: one that does not fit yet is not overtaken. The first of all, and one
+// that is to begin anew, need not wait for those that came later.
 static void admit(struct schedule *s) {
     for (size_t i = 0; i < s->tasks; i++) {
         struct task *t = s->task[i];
         if (t->seq >= 0 || waits_for_origin(s, t)) continue;
-        int64_t seq = free_seq(s);
-        if (seq < 0 || !begin(s, t, seq)) return;
+        while (!find_place(s, t))
+            if ((i && !t->begun) || !preempt(s, i)) return;
     }
 }
 
@@ -260,17 +277,6 @@ static void share_out(struct schedule *s) {
             left -= t->rows;
         }
     }
-}
-
-// The last of those that came after task i gives up its place.
-static bool preempt(struct schedule *s, size_t i) {
-    for (size_t j = s->tasks; --j > i;) {
-        if (s->task[j]->seq < 0) continue;
-        leave(s, s->task[j]);
-        s->preempted++;
-        return true;
-    }
-    return false;
 }
 
 static bool get_pages(struct schedule *s, size_t i) {

@@ -90,8 +90,8 @@ void sched_close(struct schedule *s);
 
 // The request must have been checked. Takes the sampler, which may be NULL.
 int64_t sched_submit(struct schedule *s, const struct request *r, struct sampler *sampler);
-// A new request with all that t has, which takes the sampler.
-int64_t sched_fork(struct schedule *s, const struct task *t, struct sampler *sampler);
+// A new request with all that `from` has, which takes the sampler.
+int64_t sched_fork(struct schedule *s, const struct task *from, struct sampler *sampler);
 void sched_cancel(struct schedule *s, int64_t request);
 void sched_draft(struct schedule *s, struct task *t, const int32_t *ids, size_t n);
 struct task *sched_task(const struct schedule *s, int64_t request); // NULL: it is over

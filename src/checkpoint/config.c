@@ -252,6 +252,11 @@ bool config_bool(struct config *c, const char *key, bool otherwise) {
     return b;
 }
 
+bool config_truth(struct config *c, const char *key, bool otherwise) {
+    bool number = json_object_is_type(at(c, key), json_type_int);
+    return number ? config_int(c, key, 0) != 0 : config_bool(c, key, otherwise);
+}
+
 struct sv config_text(struct config *c, const char *key, const char *otherwise) {
     struct json_object *v = at(c, key);
     if (json_object_is_type(v, json_type_string)) return json_text(v);

@@ -40,6 +40,8 @@ int64_t config_need_int(struct config *c, const char *key);
 int64_t config_dim(struct config *c, const char *key, int64_t otherwise); // 1 .. 1 << 24; 0: needed
 double config_number(struct config *c, const char *key, double otherwise); // finite
 bool config_bool(struct config *c, const char *key, bool otherwise);
+// As Python sees it: a boolean, or a number, which is true unless it is 0.
+bool config_truth(struct config *c, const char *key, bool otherwise);
 struct sv config_text(struct config *c, const char *key, const char *otherwise);
 
 // A nested object, owned by c: its errors stick to c and its keys are "rope_scaling.factor" in

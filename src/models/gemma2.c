@@ -57,6 +57,7 @@ static void spec(struct config *c, struct decoder_spec *s) {
     rope_config_read(c, NULL, 10000.0, &r);
     add_rope(c, s, &r);
     read_windows(c, s, 2, WINDOW);
+    config_has(c, "sliding_window_size"); // an older name, which the reference does not read
 }
 
 const struct family family_gemma2 = {

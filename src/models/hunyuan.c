@@ -10,14 +10,17 @@
 static void read_rope(struct config *c, struct decoder_spec *s) {
     struct rope_config r;
     struct config *p = config_child(c, "rope_scaling");
+    if (!p) p = config_child(c, "rope_parameters");
     if (!p || !config_has(p, "alpha")) {
         rope_config_read(c, NULL, 10000.0, &r);
         add_rope(c, s, &r);
         return;
     }
     double alpha = config_number(p, "alpha", 1), theta = config_number(c, "rope_theta", 10000.0);
-    if (!sv_is(config_text(p, "type", "dynamic"), "dynamic"))
-        config_fail(p, "type", "must be dynamic where there is an alpha");
+    theta = config_number(p, "rope_theta", theta);
+    const char *key = config_has(p, "rope_type") ? "rope_type" : "type";
+    if (!sv_is(config_text(p, key, "dynamic"), "dynamic"))
+        config_fail(p, key, "must be dynamic where there is an alpha");
     if (!(alpha >= 1 && alpha <= 1e9)) config_fail(p, "alpha", "must be in 1 .. 1e9");
     if (!(theta >= 1 && theta <= 1e9)) config_fail(c, "rope_theta", "must be in 1 .. 1e9");
     double d = s->layers ? (double)s->layer[0].attention.width : 4;

@@ -34,6 +34,16 @@ static bool rotates(struct config *c, int64_t i, int64_t interval) {
     return config_list_int(c, "no_rope_layers", (size_t)i);
 }
 
+// By layer_types where the config has it; else those that rotate.
+static bool sees_chunk(struct config *c, int64_t i, int64_t interval) {
+    if (!config_has(c, "layer_types")) return rotates(c, i, interval);
+    struct sv type = config_list_text(c, "layer_types", (size_t)i);
+    if (!sv_is(type, "chunked_attention") && !sv_is(type, "full_attention"))
+        config_fail(c, "layer_types", "entry %lld is none of full_attention, chunked_attention",
+                    (long long)i);
+    return sv_is(type, "chunked_attention");
+}
+
 static void read_positions(struct config *c, struct decoder_spec *s) {
     size_t listed = config_list(c, "no_rope_layers");
     int64_t interval = config_dim(c, "no_rope_layer_interval", 4);
@@ -45,11 +55,11 @@ static void read_positions(struct config *c, struct decoder_spec *s) {
     float tuning = (float)config_number(c, "attn_scale", 0.1);
     float floor = (float)config_number(c, "floor_scale", 8192);
     if (!(floor > 0)) config_fail(c, "floor_scale", "must be above 0");
-    if (!config_bool(c, "attn_temperature_tuning", true)) tuning = 0;
+    if (!config_truth(c, "attn_temperature_tuning", true)) tuning = 0; // some configs say 4
     for (int64_t i = 0; i < s->layers; i++) {
         struct attention_spec *a = &s->layer[i].attention;
+        if (sees_chunk(c, i, interval)) a->chunk = chunk;
         if (rotates(c, i, interval)) {
-            a->chunk = chunk;
             a->qk_norm = norm ? QK_NORM_HEAD : QK_NORM_NONE;
             a->norm_late = true;
         } else {

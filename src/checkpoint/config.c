@@ -156,6 +156,10 @@ bool config_mentions(const struct config *c, const char *key) {
     return json_object_object_get_ex(c->o, key, NULL);
 }
 
+bool config_is_text(struct config *c, const char *key) {
+    return json_object_is_type(at(c, key), json_type_string);
+}
+
 bool config_is_object(struct config *c, const char *key) {
     return json_object_is_type(at(c, key), json_type_object);
 }

@@ -32,6 +32,7 @@ bool config_fail(struct config *c, const char *key, const char *fmt, ...)
 
 bool config_has(struct config *c, const char *key);            // there and not null; counts as read
 bool config_mentions(const struct config *c, const char *key); // there, if only as null
+bool config_is_text(struct config *c, const char *key);        // so config_text will not fail
 bool config_is_object(struct config *c, const char *key);      // so config_child will not fail
 
 // Absent or null gives `otherwise`; config_need_* and a dimension without one make that an error.

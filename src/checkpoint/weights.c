@@ -358,6 +358,8 @@ bool weights_bare_stack(struct weights *w, const char *name, int64_t n, int64_t 
                         struct error *e) {
     struct ask a = {name, n, out, in, want_bias, columns};
     *whole = (struct weight){.out = n * out, .in = in};
+    if (w->dummy && !dummy_stack(w, name, n, columns ? in : out, columns ? out : in, e))
+        return false;
     bool coded = part(w, name, "_blocks", NULL);
     if (coded && !blocks(w, &a, whole, e)) return false;
     if (!coded) {

@@ -102,6 +102,12 @@ bool dummy_table(struct weights *w, const char *name, int64_t rows, int64_t colu
     return add(w, name, "", t, (struct fill){.random = true}, e);
 }
 
+bool dummy_stack(struct weights *w, const char *name, int64_t n, int64_t rows, int64_t columns,
+                 struct error *e) {
+    struct tensor t = tensor_nd(w->dummy->type, 3, (int64_t[]){n, rows, columns}, NULL);
+    return add(w, name, "", t, (struct fill){.random = true}, e);
+}
+
 // How a matrix is quantized: as the config says for all, or for this one. bits 0: not at all, which
 // is also what quantizers do to one whose rows are no multiple of the group.
 struct quant {

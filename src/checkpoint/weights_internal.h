@@ -33,6 +33,8 @@ void weights_add(struct weights *w, size_t file, const struct st_tensor *t, bool
 bool dummy_vector(struct weights *w, const char *name, int64_t n, struct error *e);
 bool dummy_table(struct weights *w, const char *name, int64_t rows, int64_t columns,
                  struct error *e);
+bool dummy_stack(struct weights *w, const char *name, int64_t n, int64_t rows, int64_t columns,
+                 struct error *e);
 // n: 0, or how many matrices are stacked.
 bool dummy_matrix(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
                   bool want_bias, struct error *e);

@@ -10,6 +10,12 @@ int64_t read_taps(struct config *c, const char *key, int64_t otherwise) {
     return 2;
 }
 
+int64_t read_rank(struct config *c, const char *key, int64_t hidden) {
+    int64_t otherwise = (hidden + 15) / 16;
+    if (config_is_text(c, key) && sv_is(config_text(c, key, ""), "auto")) return otherwise;
+    return config_dim(c, key, otherwise);
+}
+
 void check_state(struct config *c, const char *key, int64_t channels, int64_t states) {
     if (channels > MAX_WIDTH)
         config_fail(c, key, "cannot be had for %lld channels, over the limit of %d",

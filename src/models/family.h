@@ -76,8 +76,10 @@ struct moe_spec read_experts(struct config *c, const char *count, int64_t width)
 // decoder_sparse_step-th).
 void read_qwen_experts(struct config *c, struct decoder_spec *spec);
 extern const struct decoder_names *const qwen_moe_layouts[];
-// Taps of a short convolution. Refuses recurrent state over the limits; key is of `states`.
+// Of short convolutions the taps; of Mamba's step sizes the width, which may be "auto"; refuses
+// recurrent state over the limits, key being of `states`.
 int64_t read_taps(struct config *c, const char *key, int64_t otherwise);
+int64_t read_rank(struct config *c, const char *key, int64_t hidden);
 void check_state(struct config *c, const char *key, int64_t channels, int64_t states);
 
 // Sliding windows as Qwen2 and Qwen3 say it: use_sliding_window, then layer_types, or else the

@@ -13,6 +13,7 @@ struct layer {
     struct mamba mamba;
     struct mamba2 mamba2;
     struct short_conv short_conv;
+    struct rglru rglru;
     struct mlp mlp;
     struct moe moe;
 };
@@ -50,6 +51,7 @@ static void bind_mixer(struct decoder *d, int64_t i, struct binder *b) {
     case MIXER_SHORT_CONV:
         short_conv_bind(&l->short_conv, &s->short_conv, hidden, &names->short_conv, b);
         break;
+    case MIXER_RGLRU: rglru_bind(&l->rglru, &s->rglru, hidden, &names->rglru, b); break;
     }
 }
 
@@ -133,7 +135,10 @@ struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_name
 
 void decoder_close(struct decoder *d) {
     if (!d) return;
-    for (int64_t i = 0; i < d->spec.layers; i++) moe_close(&d->layer[i].moe);
+    for (int64_t i = 0; i < d->spec.layers; i++) {
+        moe_close(&d->layer[i].moe);
+        rglru_close(&d->layer[i].rglru);
+    }
     decoder_spec_free(&d->spec);
     free(d->layer);
     free(d->frequencies);
@@ -147,6 +152,7 @@ static bool store_mixer(struct layer *l, enum mixer mixer, struct store *s, cons
     case MIXER_MAMBA: return mamba_store(&l->mamba, s, what, e);
     case MIXER_MAMBA2: return mamba2_store(&l->mamba2, s, what, e);
     case MIXER_SHORT_CONV: return short_conv_store(&l->short_conv, s, what, e);
+    case MIXER_RGLRU: return rglru_store(&l->rglru, s, what, e);
     }
     return true;
 }
@@ -207,6 +213,7 @@ struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
     case MIXER_SHORT_CONV:
         decl.fixed[0] = convolve_state(d->spec.hidden, s->short_conv.taps);
         break;
+    case MIXER_RGLRU: rglru_state(&s->rglru, decl.fixed); break;
     }
     return decl;
 }
@@ -217,7 +224,7 @@ int64_t decoder_short_context(const struct decoder *d) {
     return 0;
 }
 
-enum { MIXER_WEIGHTS = 4 }; // at most
+enum { MIXER_WEIGHTS = 5 }; // at most
 
 static int mixer_weights(struct layer *l, enum mixer mixer, struct weight *w[MIXER_WEIGHTS]) {
     switch (mixer) {
@@ -225,6 +232,7 @@ static int mixer_weights(struct layer *l, enum mixer mixer, struct weight *w[MIX
     case MIXER_MAMBA: return mamba_weights(&l->mamba, w);
     case MIXER_MAMBA2: return mamba2_weights(&l->mamba2, w);
     case MIXER_SHORT_CONV: return short_conv_weights(&l->short_conv, w);
+    case MIXER_RGLRU: return rglru_weights(&l->rglru, w);
     }
     return 0;
 }
@@ -268,6 +276,7 @@ static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, 
     case MIXER_MAMBA: return mamba_forward(c, &l->mamba, h, rows, state->fixed);
     case MIXER_MAMBA2: return mamba2_forward(c, &l->mamba2, h, rows, state->fixed);
     case MIXER_SHORT_CONV: return short_conv_forward(c, &l->short_conv, h, rows, state->fixed[0]);
+    case MIXER_RGLRU: return rglru_forward(c, &l->rglru, h, rows, state->fixed);
     }
     return h;
 }

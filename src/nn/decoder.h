@@ -9,6 +9,7 @@
 #include "nn/mamba2.h"
 #include "nn/mlp.h"
 #include "nn/moe.h"
+#include "nn/rglru.h"
 #include "nn/state.h"
 
 // Norms of a layer: before and after its mixer, before and after its feed-forward block.
@@ -20,7 +21,7 @@ enum { // sets of them
     NORMS_ONE = 1 << NORM_MIXER,
 };
 
-enum mixer { MIXER_ATTENTION, MIXER_MAMBA, MIXER_MAMBA2, MIXER_SHORT_CONV };
+enum mixer { MIXER_ATTENTION, MIXER_MAMBA, MIXER_MAMBA2, MIXER_SHORT_CONV, MIXER_RGLRU };
 enum ffn { FFN_MLP, FFN_MOE, FFN_NONE };
 
 // One after the other, each over its own norms:
@@ -36,6 +37,7 @@ struct layer_spec {
         struct mamba_spec mamba;
         struct mamba2_spec mamba2;
         struct short_conv_spec short_conv;
+        struct rglru_spec rglru;
     };
     enum ffn ffn;
     union {
@@ -79,6 +81,7 @@ struct decoder_names {
     struct mamba_names mamba;
     struct mamba2_names mamba2;
     struct short_conv_names short_conv;
+    struct rglru_names rglru;
     struct mlp_names mlp;
     struct moe_names moe;
     bool transposed;            // matrices of layers are [in, out]

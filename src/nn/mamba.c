@@ -25,7 +25,9 @@ void mamba_bind(struct mamba *m, const struct mamba_spec *spec, struct norm_spec
     bind_a(m, names->a_log, b);
     bind_bare(b, names->d, inner, &m->d);
     bind_matrix(b, names->out, hidden, inner, spec->proj_bias, &m->out);
-    if (!spec->norms) return;
+    if (spec->norms == MAMBA_BARE_NORMS)
+        m->dt_norm = m->b_norm = m->c_norm = (struct norm){{NORM_RMS, spec->norm_eps}, {0}, {0}};
+    if (spec->norms != MAMBA_NORMS) return;
     norm_bind(&m->dt_norm, norm, spec->rank, names->dt_norm, b);
     norm_bind(&m->b_norm, norm, spec->states, names->b_norm, b);
     norm_bind(&m->c_norm, norm, spec->states, names->c_norm, b);
@@ -64,7 +66,7 @@ struct tensor mamba_forward(struct context *c, const struct mamba *m, struct ten
         .b = tensor_slice(p, 1, s->rank, s->states),
         .c = tensor_slice(p, 1, s->rank + s->states, s->states),
     };
-    if (s->norms) {
+    if (s->norms != MAMBA_NO_NORMS) {
         dt = norm_forward(c, &m->dt_norm, dt);
         in.b = norm_forward(c, &m->b_norm, in.b);
         in.c = norm_forward(c, &m->c_norm, in.c);

@@ -6,17 +6,25 @@
 #include "nn/conv.h"
 #include "nn/norm.h"
 
+// Of the step sizes, of b and of c.
+enum mamba_norms {
+    MAMBA_NO_NORMS,
+    MAMBA_NORMS,      // as the decoder's (Jamba)
+    MAMBA_BARE_NORMS, // without a weight (Falcon Mamba)
+};
+
 struct mamba_spec {
     int64_t inner, states, rank, taps; // channels; numbers a channel; width of the step sizes
     bool proj_bias, conv_bias;
-    bool norms; // of the step sizes, of b and of c (Jamba)
+    enum mamba_norms norms;
+    float norm_eps; // of bare ones
 };
 
 struct mamba {
     struct mamba_spec spec;
     struct weight in, x, dt, out;
     struct conv conv;
-    struct norm dt_norm, b_norm, c_norm; // when spec.norms
+    struct norm dt_norm, b_norm, c_norm; // unless MAMBA_NO_NORMS
     struct tensor a, d;                  // [states, inner], negative; [inner]
 };
 

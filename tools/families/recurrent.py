@@ -1,7 +1,7 @@
 """Families whose layers carry state on: Mamba 2, LFM2, Jamba, RecurrentGemma, Mamba, Falcon Mamba.
 The comment above a family says what is easily got wrong."""
 
-from blocks import Q4, make
+from blocks import Q4, SMALL, make
 
 CASES = {}
 INF = float("inf")
@@ -36,3 +36,45 @@ CASES["lfm2"] = dict(make=make, hf="Lfm2ForCausalLM", agree=False, hf_args=dict(
         full_attn_idxs=None, layer_types=["conv", "full_attention"], num_attention_heads=4, num_key_value_heads=2,
         rope_theta=None, rope_parameters={"rope_theta": 5000.0, "rope_type": "default"}, tie_embedding=True)),
 })
+
+# recurrent_gemma: embeddings times sqrt(hidden) rounded to bfloat16; norms of 1 + weight; block_types over and over; half of
+# a head turns; o_proj and the MLP, whose width is intermediate_size / 2, have biases. Recurrence: gates are blocks,
+# x[head] @ W[head]; log a = -8 sigmoid(gate) softplus(param); h = a h + sqrt(1 - a^2) sigmoid(input) x, at position 0 without
+# the root. mlx-lm has lru_width = hidden_size always.
+CASES["recurrent_gemma"] = dict(make=make, hf="RecurrentGemmaForCausalLM", agree=False, hf_args=dict(gains=SMALL, seed=66, n=PROMPT), config=dict(
+    COMMON, architectures=["RecurrentGemmaForCausalLM"], model_type="recurrent_gemma", attention_bias=True, attention_dropout=0.0,
+    attention_window_size=11, block_types=["recurrent", "attention"], conv1d_width=3, embeddings_scale_by_sqrt_dim=True, head_dim=12,
+    hidden_activation="gelu_pytorch_tanh", hidden_size=36, intermediate_size=70, logits_soft_cap=1.5, lru_width=48,
+    num_attention_heads=3, num_hidden_layers=3, num_key_value_heads=1, rms_norm_eps=1e-6, rope_theta=100.0,
+    w_init_variance_scale=0.01), variants={
+    "even": dict(agree=True, only="quantized", quantized=[dict(Q4, seed=67)], hf_args=dict(seed=67), config=dict(
+        hidden_size=64, head_dim=16, intermediate_size=128, lru_width=64, num_attention_heads=4, num_hidden_layers=2, conv1d_width=4,
+        attention_bias=False, partial_rotary_factor=0.5, rope_theta=10000.0)),
+})
+
+# jamba: attention without positions at i % attn_layer_period == attn_layer_offset, else Mamba with norms of dt, B and C;
+# experts at i % expert_layer_period == expert_layer_offset: the softmax over all of them, then the best, not renormalised
+# (mlx-lm renormalises, and adds the offset instead). intermediate_size is also an expert's.
+CASES["jamba"] = dict(make=make, hf="JambaForCausalLM", agree=False, hf_args=dict(gains=STEPS, seed=58, n=PROMPT), config=dict(
+    COMMON, architectures=["JambaForCausalLM"], model_type="jamba", attn_layer_offset=1, attn_layer_period=3, expert_layer_offset=0,
+    expert_layer_period=2, hidden_act="silu", hidden_size=24, intermediate_size=28, mamba_conv_bias=False, mamba_d_conv=3,
+    mamba_d_state=5, mamba_dt_rank="auto", mamba_expand=3, mamba_proj_bias=True, max_position_embeddings=256, num_attention_heads=3,
+    num_experts=3, num_experts_per_tok=2, num_hidden_layers=3, num_key_value_heads=1, rms_norm_eps=1e-6, sliding_window=None,
+    tie_word_embeddings=False, use_mamba_kernels=False), variants={
+    "even": dict(agree=True, only="quantized", quantized=[dict(Q4, seed=59)], hf_args=dict(seed=59), config=dict(
+        hidden_size=32, intermediate_size=64, mamba_conv_bias=True, mamba_d_conv=4, mamba_d_state=8, mamba_dt_rank=4, mamba_expand=2,
+        mamba_proj_bias=False, num_attention_heads=4, num_key_value_heads=2, num_experts=1, num_experts_per_tok=1, num_hidden_layers=2,
+        tie_word_embeddings=True)),
+})
+
+# mamba, falcon_mamba: x, z are halves of in_proj; intermediate_size wins over expand * hidden_size; A_log and D are bare
+# parameters; tied when the key is absent. Falcon's norms of dt, B and C have no weight, and an eps of their own.
+MAMBA = dict(COMMON, conv_kernel=3, expand=2, hidden_act="silu", hidden_size=36, intermediate_size=60, layer_norm_epsilon=1e-5,
+             num_hidden_layers=2, residual_in_fp32=True, state_size=5, time_step_rank="auto", use_bias=True, use_conv_bias=False)
+EVEN = dict(hidden_size=32, intermediate_size=64, conv_kernel=4, time_step_rank=4, use_bias=False, use_conv_bias=True)
+CASES["mamba"] = dict(make=make, hf="MambaForCausalLM", agree=False, hf_args=dict(gains=STEPS, seed=60, n=PROMPT), config=dict(
+    MAMBA, architectures=["MambaForCausalLM"], model_type="mamba", ssm_cfg={}), variants={
+    "even": dict(agree=True, only="quantized", quantized=[dict(Q4, seed=61)], hf_args=dict(seed=61), config=EVEN),
+})
+CASES["falcon_mamba"] = dict(make=make, hf="FalconMambaForCausalLM", agree=False, hf_args=dict(gains=STEPS, seed=62, n=PROMPT), config=dict(
+    MAMBA, architectures=["FalconMambaForCausalLM"], model_type="falcon_mamba", mixer_rms_eps=1e-3, tie_word_embeddings=False))

@@ -48,7 +48,7 @@ CASES["recurrent_gemma"] = dict(make=make, hf="RecurrentGemmaForCausalLM", agree
     num_attention_heads=3, num_hidden_layers=3, num_key_value_heads=1, rms_norm_eps=1e-6, rope_theta=100.0,
     w_init_variance_scale=0.01), variants={
     "even": dict(agree=True, only="quantized", quantized=[dict(Q4, seed=67)], hf_args=dict(seed=67), config=dict(
-        hidden_size=64, head_dim=16, intermediate_size=128, lru_width=64, num_attention_heads=4, num_hidden_layers=2, conv1d_width=4,
+        hidden_size=64, head_dim=16, intermediate_size=256, lru_width=64, num_attention_heads=4, num_hidden_layers=2, conv1d_width=4,
         attention_bias=False, partial_rotary_factor=0.5, rope_theta=10000.0)),
 })
 

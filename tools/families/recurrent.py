@@ -71,7 +71,7 @@ CASES["jamba"] = dict(make=make, hf="JambaForCausalLM", agree=False, hf_args=dic
 # parameters; tied when the key is absent. Falcon's norms of dt, B and C have no weight, and an eps of their own.
 MAMBA = dict(COMMON, conv_kernel=3, expand=2, hidden_act="silu", hidden_size=36, intermediate_size=60, layer_norm_epsilon=1e-5,
              num_hidden_layers=2, residual_in_fp32=True, state_size=5, time_step_rank="auto", use_bias=True, use_conv_bias=False)
-EVEN = dict(hidden_size=32, intermediate_size=64, conv_kernel=4, time_step_rank=4, use_bias=False, use_conv_bias=True)
+EVEN = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, conv_kernel=4, time_step_rank=4, use_bias=False, use_conv_bias=True)
 CASES["mamba"] = dict(make=make, hf="MambaForCausalLM", agree=False, hf_args=dict(gains=STEPS, seed=60, n=PROMPT), config=dict(
     MAMBA, architectures=["MambaForCausalLM"], model_type="mamba", ssm_cfg={}), variants={
     "even": dict(agree=True, only="quantized", quantized=[dict(Q4, seed=61)], hf_args=dict(seed=61), config=EVEN),

@@ -14,25 +14,50 @@ static double deviation(const float *x, size_t n) {
     return sqrt(sum / (double)n);
 }
 
+// The logits of the fixture's ids, [n, vocab]; the caller's.
+static float *run_logits(const struct fixture *f, struct engine_options opt) {
+    struct engine *e = fixture_engine(f->dir, opt);
+    float *got = mem_array(f->n * (size_t)f->vocab, sizeof *got);
+    struct request r = {.prompt = f->ids, .n = f->n, .prompt_logits = got};
+    r.sampling = sampling_greedy();
+    fixture_run(e, r, NULL);
+    engine_close(e);
+    return got;
+}
+
 static void check_logits(const struct fixture *f, enum isa isa, int64_t chunk) {
-    struct engine *e = fixture_engine(f->dir, (struct engine_options){.precision = PRECISION_F32,
-                                                                      .isa = isa,
-                                                                      .chunk = chunk,
-                                                                      .threads = chunk ? 1 : 2});
+    float *got = run_logits(
+        f, (struct engine_options){
+               .precision = PRECISION_F32, .isa = isa, .chunk = chunk, .threads = chunk ? 1 : 2});
     size_t count = f->n * (size_t)f->vocab;
-    float *got = mem_array(count, sizeof *got);
-    fixture_run(
-        e,
-        (struct request){
-            .prompt = f->ids, .n = f->n, .sampling = sampling_greedy(), .prompt_logits = got},
-        NULL);
     double worst = 0, scale = deviation(f->logits, count);
     for (size_t i = 0; i < count; i++) worst = fmax(worst, fabs((double)got[i] - f->logits[i]));
     if (!(worst <= f->tolerance * scale))
         fail_msg("%s, %s, chunk %lld: off by %.2e of the logits' spread", f->dir, isa_name(isa),
                  (long long)chunk, worst / scale);
     free(got);
+}
+
+static double bits_per_weight(const char *dir) {
+    struct engine *e = fixture_engine(dir, (struct engine_options){.dry = true});
+    double bits = engine_info(e)->bits_per_weight;
     engine_close(e);
+    return bits;
+}
+
+// What native precision costs: a cache in F16 and, for weights of 4 and 8 bits, activations in 8
+// bits. These models of a few random layers are sensitive, and where a router's choice is close
+// another expert may be chosen. A mistake would be of the order of the logits themselves.
+static void check_native(const struct fixture *f) {
+    float *got = run_logits(f, (struct engine_options){.isa = ISA_BEST, .threads = 1});
+    size_t count = f->n * (size_t)f->vocab;
+    double sum = 0, bound = bits_per_weight(f->dir) < 16 ? 0.1 : 0.005;
+    for (size_t i = 0; i < count; i++) sum += pow((double)got[i] - f->logits[i], 2);
+    double off = sqrt(sum / (double)count) / deviation(f->logits, count);
+    const char *name = f->dir + strlen(FIXTURES) + 1;
+    print_message("%s: native precision costs %.2f%% of the logits' spread\n", name, 100 * off);
+    if (!(off < bound)) fail_msg("%s: over %.1f%%", name, 100 * bound);
+    free(got);
 }
 
 static void check_greedy(const struct fixture *f, enum isa isa) {
@@ -60,6 +85,7 @@ static void check_case(const char *dir) {
         for (size_t i = 0; i < 3; i++) check_logits(&f, (enum isa)isa, chunks[i]);
         if (f.greedy_count) check_greedy(&f, (enum isa)isa);
     }
+    check_native(&f);
     fixture_close(&f);
 }
 

@@ -4,7 +4,7 @@
 
 #include "machine.h"
 
-enum place { TIGHT, APART, DOWN }; // side by side, every other one, as columns
+enum place { TIGHT, APART, DOWN, CUT }; // side by side, every other one, as columns, some of more
 
 struct layout {
     enum weight_layout kind;
@@ -97,9 +97,41 @@ static inline struct matrix mxfp4_matrix(struct machine *m, int64_t out, int64_t
     return a;
 }
 
+static inline double e4m3_value(int b) {
+    int exp = b >> 3 & 15, man = b & 7;
+    double v = exp ? ldexp(8 + man, exp - 10) : ldexp(man, -9);
+    return b & 128 ? -v : v;
+}
+
+static inline struct matrix f8_matrix(struct machine *m, const struct layout *l, int64_t out,
+                                      int64_t in) {
+    int64_t n = out * in, side = l->group, across = (in + side - 1) / side;
+    int64_t blocks = (out + side - 1) / side * across;
+    struct matrix a = {.value = mem_array((size_t)n, 8)};
+    a.spread = mem_array((size_t)n, 8);
+    a.size = mem_array((size_t)n, 8);
+    double *scale = mem_array((size_t)blocks, 8);
+    for (int64_t i = 0; i < blocks; i++) scale[i] = (0.5 + uniform()) / 100;
+    void *scales = round_to(l->type, scale, blocks, scale);
+    uint8_t *data = mem_array((size_t)n, 1);
+    for (int64_t i = 0; i < n; i++) {
+        data[i] = (uint8_t)(random_bits() & 0xf7); // 0x7f and 0xff are no numbers
+        double by = scale[i / in / side * across + i % in / side];
+        a.value[i] = e4m3_value(data[i]) * by;
+        a.spread[i] = a.size[i] = fabs(a.value[i]);
+    }
+    a.w = (struct weight){WEIGHT_F8, out, in, .group = l->group};
+    a.w.data = tensor_2d(DT_F8_E4M3, out, in, put(m, data, (size_t)n));
+    a.w.scales = tensor_2d(l->type, blocks / across, across,
+                           put(m, scales, (size_t)blocks * dtype_size(l->type)));
+    free(scale), free(scales), free(data);
+    return a;
+}
+
 static inline struct matrix tight_matrix(struct machine *m, const struct layout *l, int64_t out,
                                          int64_t in) {
     if (l->kind == WEIGHT_DENSE) return dense_matrix(m, l->type, out, in);
+    if (l->kind == WEIGHT_F8) return f8_matrix(m, l, out, in);
     return l->kind == WEIGHT_AFFINE ? affine_matrix(m, l, out, in) : mxfp4_matrix(m, out, in);
 }
 
@@ -116,6 +148,14 @@ static inline double *take(double *from, int64_t rows, int64_t width, int64_t ro
 static inline struct matrix make_matrix(struct machine *m, const struct layout *l, int64_t out,
                                         int64_t in) {
     if (l->place == TIGHT) return tight_matrix(m, l, out, in);
+    if (l->place == CUT) {
+        struct matrix a = tight_matrix(m, l, out + 131, in);
+        a.value = take(a.value, out, in, in, 1, 131 * in);
+        a.spread = take(a.spread, out, in, in, 1, 131 * in);
+        a.size = take(a.size, out, in, in, 1, 131 * in);
+        a.w = weight_rows(&a.w, 131, out, 1);
+        return a;
+    }
     bool down = l->place == DOWN;
     struct matrix a = tight_matrix(m, l, down ? in : 2 * out, down ? out : in);
     int64_t step = down ? 1 : 2 * in, each = down ? out : 1, at = down ? 0 : in;
@@ -134,13 +174,16 @@ static const struct layout layouts[] = {
     {WEIGHT_AFFINE, DT_F32, 8, 128, TIGHT},   {WEIGHT_MXFP4, DT_F8_E8M0, 4, 32, TIGHT},
     {WEIGHT_MXFP4, DT_F8_E8M0, 4, 32, APART}, {WEIGHT_AFFINE, DT_BF16, 4, 64, APART},
     {WEIGHT_DENSE, DT_BF16, 0, 0, APART},     {WEIGHT_DENSE, DT_F16, 0, 0, DOWN},
+    {WEIGHT_F8, DT_F32, 0, 128, TIGHT},       {WEIGHT_F8, DT_BF16, 0, 128, CUT},
     {WEIGHT_AFFINE, DT_F16, 2, 32, TIGHT},    {WEIGHT_AFFINE, DT_BF16, 3, 64, TIGHT},
     {WEIGHT_AFFINE, DT_F16, 5, 32, TIGHT},    {WEIGHT_AFFINE, DT_BF16, 6, 128, TIGHT},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
 static inline int64_t whole_groups(const struct layout *l, int64_t in) {
-    return l->kind == WEIGHT_DENSE ? in : (in + l->group - 1) / l->group * l->group;
+    return l->kind == WEIGHT_DENSE || l->kind == WEIGHT_F8
+               ? in
+               : (in + l->group - 1) / l->group * l->group;
 }
 
 #endif

@@ -159,6 +159,13 @@ static void test_unread_keys(void **state) {
     unread("{\"quantization\": {\"mode\": \"nvfp4\", \"bits\": 4}}", "nvfp4");
     unread("{\"quantization\": {\"mode\": \"mxfp4\", \"bits\": 4}}", NULL);
     unread("{\"quantization_config\": {\"quant_method\": \"mxfp4\"}}", NULL);
+    unread("{\"quantization_config\": {\"quant_method\": \"fp8\"}}", "fp8"); // a scale a tensor
+    unread("{\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e4m3\","
+           " \"weight_block_size\": [128, 64]}}",
+           "fp8");
+    unread("{\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e4m3\","
+           " \"weight_block_size\": [128, 128]}}",
+           NULL);
     unread("{\"quantization\": {\"group_size\": 64, \"bits\": 4},"
            " \"quantization_config\": {\"group_size\": 64, \"bits\": 4}}",
            NULL);

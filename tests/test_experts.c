@@ -159,7 +159,7 @@ enum { EXPERTS = 6, TOP = 2, IN = 256, OUT = 75 };
 struct stack {
     struct matrix matrix[EXPERTS];
     struct weight w[EXPERTS];
-    struct experts experts;
+    struct matrices experts;
 };
 
 static void stack_make(struct machine *m, struct stack *s, const struct layout *l, bool bias) {
@@ -170,7 +170,7 @@ static void stack_make(struct machine *m, struct stack *s, const struct layout *
         if (bias) s->w[e].bias = put_f32(m, b, 1, (int64_t[]){OUT});
         free(b);
     }
-    s->experts = (struct experts){EXPERTS, s->w};
+    s->experts = (struct matrices){EXPERTS, s->w};
 }
 
 static void stack_free(struct stack *s) {
@@ -362,10 +362,10 @@ static void test_refused(void **state) {
     struct tensor x = put_f32(&m, (float[4 * IN]){0}, 2, (int64_t[]){4, IN});
     s.w[4].out--;
     expert_linear(&m.c, x, &r, &s.experts);
-    expect_refused(&m, "expert 4 is not of the same kind as expert 0");
+    expect_refused(&m, "matrix 4 is not of the same kind as matrix 0");
     s.w[4].out++, s.w[5].in++;
     expert_linear(&m.c, x, &r, &s.experts);
-    expect_refused(&m, "x has 256 columns, the weight takes 257");
+    expect_refused(&m, "matrix 5 is not of the same kind as matrix 0");
     stack_free(&s);
     machine_close(&m);
 }

@@ -162,7 +162,7 @@ static void check_batches(struct machine *m) {
     enum { ROWS = 40, OUT = 51 };
     struct machine others[3];
     for (int i = 0; i < 3; i++) machine_open(&others[i], m->isa, i + 2, m->c.precision);
-    for (int l = 0; l < 14; l++) {
+    for (int l = 0; l < 16; l++) {
         int64_t in = whole_groups(&layouts[l], 1000);
         struct matrix a = make_matrix(m, &layouts[l], OUT, in);
         float *x = noise_array(ROWS * in);
@@ -191,7 +191,7 @@ static void test_rows_do_not_depend_on_the_batch(void **state) {
 
 // Fused and joint products are the plain ones, bit for bit.
 static void check_fused(struct machine *m) {
-    static const int pairs[][2] = {{3, 6}, {6, 6}, {3, 3}, {0, 3}, {2, 14}, {1, 1}, {9, 6}};
+    static const int pairs[][2] = {{3, 6}, {6, 6}, {3, 3}, {0, 3}, {2, 16}, {1, 1}, {9, 6}};
     for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++)
         for (int64_t n = 1; n < 200; n = n * 3 + 4) {
             struct matrix a = make_matrix(m, &layouts[pairs[p][0]], 75, 160);
@@ -223,9 +223,48 @@ static void test_fused_products(void **state) {
     each_machine(PRECISION_NATIVE, check_fused);
 }
 
+// A matrix a head: each head's product is what linear makes of its columns in f32. As columns, the
+// sums are in another order.
+static void check_heads(struct machine *m) {
+    enum { HEADS = 3, ROWS = 5, OUT = 37 };
+    for (int l = 0; l < LAYOUTS; l++)
+        for (int columns = 0; columns < 2; columns++) {
+            int64_t in = whole_groups(&layouts[l], 70);
+            struct matrix a[HEADS];
+            struct weight w[HEADS];
+            for (int h = 0; h < HEADS; h++) a[h] = make_matrix(m, &layouts[l], OUT, in);
+            for (int h = 0; h < HEADS; h++) w[h] = a[h].w;
+            int64_t from = columns ? OUT : in, to = columns ? in : OUT;
+            float *x = noise_array(ROWS * HEADS * from);
+            struct tensor t = put_f32(m, x, 3, (int64_t[]){ROWS, HEADS, from});
+            float *y = get(m, head_linear(&m->c, t, &(struct matrices){HEADS, w}, columns));
+            for (int64_t i = 0; i < ROWS * HEADS * to; i++) {
+                double want = 0, size = 0;
+                const struct matrix *b = &a[i / to % HEADS];
+                for (int64_t k = 0; k < from; k++) {
+                    int64_t at = columns ? k * in + i % to : i % to * in + k;
+                    want += b->value[at] * x[i / to * from + k];
+                    size += b->size[at] * fabs((double)x[i / to * from + k]);
+                }
+                expect_near("head_linear", i, y[i], want, 1e-6 * size);
+            }
+            float *part = get(m, head_linear(&m->c, tensor_slice(t, 0, 3, 1),
+                                             &(struct matrices){HEADS, w}, columns));
+            assert_memory_equal(part, y + 3 * HEADS * to, (size_t)(HEADS * to) * sizeof *y);
+            for (int h = 0; h < HEADS; h++) matrix_free(&a[h]);
+            free(x), free(y), free(part);
+            machine_clear(m);
+        }
+}
+
+static void test_heads(void **state) {
+    (void)state;
+    each_machine(PRECISION_NATIVE, check_heads);
+}
+
 // What is not finite stays in its row, and stays not finite.
 static void check_not_finite(struct machine *m) {
-    for (int l = 0; l < 14; l++) {
+    for (int l = 0; l < 16; l++) {
         int64_t in = whole_groups(&layouts[l], 70);
         struct matrix a = make_matrix(m, &layouts[l], 20, in);
         float *x = noise_array(6 * in);
@@ -423,10 +462,23 @@ static void check_activations(struct machine *m) {
     free(a), free(b), free(y);
 }
 
+static void check_join(struct machine *m) {
+    enum { ROWS = 7, HEADS = 3, A = 5, B = 20 };
+    float *a = noise_array(ROWS * HEADS * A), *b = noise_array(ROWS * HEADS * B);
+    float *y = get(m, join(&m->c, put_f32(m, a, 3, (int64_t[]){ROWS, HEADS, A}),
+                           put_f32(m, b, 3, (int64_t[]){ROWS, HEADS, B})));
+    for (int i = 0; i < ROWS * HEADS; i++) {
+        assert_memory_equal(y + i * (A + B), a + i * A, A * sizeof *a);
+        assert_memory_equal(y + i * (A + B) + A, b + i * B, B * sizeof *b);
+    }
+    free(a), free(b), free(y);
+}
+
 static void test_elementwise(void **state) {
     (void)state;
     each_machine(PRECISION_NATIVE, check_elementwise);
     each_machine(PRECISION_NATIVE, check_activations);
+    each_machine(PRECISION_NATIVE, check_join);
 }
 
 enum { ROPE_ROWS = 6, LONGEST = 4000 };
@@ -572,6 +624,7 @@ int main(void) {
         cmocka_unit_test(test_published_weights),
         cmocka_unit_test(test_rows_do_not_depend_on_the_batch),
         cmocka_unit_test(test_fused_products),
+        cmocka_unit_test(test_heads),
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_embed),
         cmocka_unit_test(test_norms),

@@ -202,7 +202,7 @@ static void test_vectors_and_dense(void **state) {
     assert_false(weights_matrix(w, "p", 8, 4, false, &m, &bad[1]));
     assert_non_null(strstr(bad[1].text, "[4, 8] F16, but the config asks for [8, 4]"));
     assert_false(weights_matrix(w, "q", 4, 8, false, &m, &bad[2]));
-    assert_non_null(strstr(bad[2].text, "F8_E4M3"));
+    assert_non_null(strstr(bad[2].text, "\"q.weight_scale_inv\" is missing"));
     assert_false(weights_matrix(w, "r", 4, 8, false, &m, &bad[3]));
     assert_non_null(strstr(bad[3].text, "GPTQ"));
     assert_false(weights_matrix(w, "none", 4, 8, false, &m, &bad[4]));
@@ -305,6 +305,11 @@ static void test_affine_from_shapes(void **state) {
         {.name = "mx.scales", .t = tensor_2d(DT_U8, 3, 8, values)},
         {.name = "nv.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
         {.name = "nv.scales", .t = tensor_2d(DT_U8, 3, 16, values)},
+        {.name = "f8.weight", .t = tensor_2d(DT_F8_E4M3, 3, 200, values)},
+        {.name = "f8.weight_scale_inv", .t = tensor_2d(DT_F32, 1, 2, values)},
+        {.name = "f8w.weight", .t = tensor_2d(DT_F8_E4M3, 3, 200, values)},
+        {.name = "f8w.weight_scale_inv", .t = tensor_2d(DT_F32, 3, 1, values)},
+        {.name = "f8b.weight", .t = tensor_2d(DT_F8_E4M3, 3, 200, values)},
         {.name = "ints.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
         {.name = "ints.scales", .t = tensor_2d(DT_I32, 3, 4, values)},
     };
@@ -339,6 +344,17 @@ static void test_affine_from_shapes(void **state) {
     assert_non_null(strstr(mx.text, "\"mx.weight\" is [3, 32] U32"));
     assert_false(weights_matrix(w, "nv", 3, 256, false, &m, &nv));
     assert_non_null(strstr(nv.text, "\"nv.scales\" is [3, 16] U8"));
+    struct error f8 = {0};
+    assert_true(weights_matrix(w, "f8", 3, 200, false, &m, &e));
+    assert_true(m.layout == WEIGHT_F8 && m.group == 128 && m.scales.n[1] == 2);
+    assert_false(weights_matrix(w, "f8", 3, 100, false, &m, &f8));
+    assert_non_null(strstr(f8.text, "\"f8.weight\" is [3, 200] F8_E4M3"));
+    f8 = (struct error){0};
+    assert_false(weights_matrix(w, "f8w", 3, 200, false, &m, &f8));
+    assert_non_null(strstr(f8.text, "scale_inv\" is [3, 1] F32, but the config asks for [1, 2]"));
+    f8 = (struct error){0};
+    assert_false(weights_matrix(w, "f8b", 3, 200, false, &m, &f8));
+    assert_non_null(strstr(f8.text, "\"f8b.weight_scale_inv\" is missing"));
     assert_false(weights_matrix(w, "ints", 3, 256, false, &m, &ints));
     assert_non_null(strstr(ints.text, "only affine"));
     weights_close(w);

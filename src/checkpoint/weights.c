@@ -261,6 +261,24 @@ static bool mxfp4(struct weights *w, const struct ask *a, struct weights_item *d
     return true;
 }
 
+static int64_t blocks_of(int64_t n) { return (n + 127) / 128; }
+
+// Blocks of 128 x 128, ragged at the ends, as DeepSeek V3 publishes them.
+static bool f8(struct weights *w, const struct ask *a, struct weights_item *data, struct weight *r,
+               struct error *e) {
+    struct weights_item *scales = part(w, a->name, ".weight_scale_inv", e);
+    if (!scales) return false;
+    if (a->n || a->columns || !rows_of(a, data->t.t, &r->data) || r->data.n[1] != a->in)
+        return not_asked(w, data, a, e);
+    int64_t n[] = {blocks_of(a->out), blocks_of(a->in)};
+    if (!check_float(w, scales, 2, n, e)) return false;
+    r->layout = WEIGHT_F8;
+    r->group = 128;
+    r->scales = scales->t.t;
+    data->codes = r->out * r->in;
+    return true;
+}
+
 static bool byte_type(enum dtype t) { return t == DT_U8 || t == DT_F8_E8M0; }
 
 // The bias [out], or [n, out], as one list in F32.
@@ -286,7 +304,9 @@ static bool all_rows(struct weights *w, const struct ask *a, struct weight *r, s
     struct weights_item *data = part(w, a->name, ".weight", e);
     if (!data) return false;
     *r = (struct weight){.out = (a->n ? a->n : 1) * a->out, .in = a->in};
-    if (part(w, a->name, ".scales", NULL) || data->t.t.type == DT_U32) {
+    if (data->t.t.type == DT_F8_E4M3) {
+        if (!f8(w, a, data, r, e)) return false;
+    } else if (part(w, a->name, ".scales", NULL) || data->t.t.type == DT_U32) {
         struct weights_item *scales = part(w, a->name, ".scales", e);
         if (!scales) return false;
         bool floats = byte_type(scales->t.t.type);
@@ -402,11 +422,17 @@ static bool ignorable(struct sv name, const char *const *ignored) {
     return false;
 }
 
+void weights_ignore(struct weights *w, const char *prefix) {
+    for (size_t i = 0; i < w->n; i++)
+        if (sv_starts(sv(w->item[i].name), sv(prefix))) w->item[i].ignored = true;
+}
+
 bool weights_check_unused(const struct weights *w, const char *const *ignored, struct error *e) {
     struct str list = {0};
     size_t count = 0;
     for (size_t i = 0; i < w->n; i++) {
-        if (w->item[i].used || ignorable(sv(w->item[i].name), ignored)) continue;
+        if (w->item[i].used || w->item[i].ignored || ignorable(sv(w->item[i].name), ignored))
+            continue;
         if (count++ < 3) str_printf(&list, "%s\"%.100s\"", count > 1 ? ", " : "", w->item[i].name);
     }
     if (count)
@@ -444,15 +470,23 @@ size_t weights_bytes(const struct weights *w) {
 
 // The scales and biases of a quantized matrix say how to read its codes; they are no parameters.
 static bool describes_codes(const struct weights *w, const char *name) {
-    struct sv s = sv(name), scales = sv(".scales"), biases = sv(".biases");
-    bool blocks = sv_ends(s, sv("_scales"));
-    if (!sv_ends(s, scales) && !sv_ends(s, biases) && !blocks) return false;
-    struct str data = {0};
-    str_add(&data, sv_cut(s, 0, s.n - scales.n));
-    str_puts(&data, blocks ? "_blocks" : ".weight");
-    const struct weights_item *it = item(w, str_sv(&data));
-    str_free(&data);
-    return it && it->codes;
+    static const char *const ends[][2] = {{".scales", ".weight"},
+                                          {".biases", ".weight"},
+                                          {"_scales", "_blocks"},
+                                          {".weight_scale_inv", ".weight"}};
+    struct sv s = sv(name);
+    bool describes = false;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !describes; i++) {
+        struct sv end = sv(ends[i][0]);
+        if (!sv_ends(s, end)) continue;
+        struct str data = {0};
+        str_add(&data, sv_cut(s, 0, s.n - end.n));
+        str_puts(&data, ends[i][1]);
+        const struct weights_item *it = item(w, str_sv(&data));
+        str_free(&data);
+        describes = it && it->codes;
+    }
+    return describes;
 }
 
 int64_t weights_parameters(const struct weights *w) {

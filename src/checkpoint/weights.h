@@ -51,7 +51,8 @@ struct tensor weights_make(struct weights *w, int64_t rows, int64_t columns);
 
 // The matrix NAME.weight: dense [out, in] F32, F16 or BF16, or U32 codes: MLX affine (with
 // NAME.scales and NAME.biases), whose bits (1 2 3 4 5 6 8) and group (32 64 128) follow from the
-// shapes, or MXFP4 (with NAME.scales of a byte each). Which of these it can compute with is for the
+// shapes, or MXFP4 (with NAME.scales of a byte each); or F8_E4M3 with a NAME.weight_scale_inv for
+// each block of 128 x 128. Which of these it can compute with is for the
 // caller to say. want_bias: NAME.bias [out] is needed too, and given as F32; without it a NAME.bias
 // is left unused (weights_check_unused then reports it).
 bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in, bool want_bias,
@@ -71,6 +72,9 @@ bool weights_stack(struct weights *w, const char *name, int64_t n, int64_t out, 
 bool weights_bare_stack(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
                         bool columns, bool want_bias, struct weight *whole, struct weight *each,
                         struct error *e);
+
+// Tensors whose names begin so are no part of the model.
+void weights_ignore(struct weights *w, const char *prefix);
 
 // Refuses tensors that were never asked for. ignored: patterns that end with NULL, or NULL; a *
 // at the front, the end or both of a pattern matches anything. Known leftovers which every

@@ -125,6 +125,8 @@ static bool is_mxfp4(struct config *c) {
 static struct quant quant_of(struct dummy *d, const char *name, bool stack, int64_t in) {
     struct config *all = d->quantization, *own = NULL;
     if (!all) return (struct quant){0};
+    if (config_has(all, "quant_method") && !sv_is(config_text(all, "quant_method", ""), "mxfp4"))
+        config_fail(all, "quant_method", "dummy weights can be mxfp4 or MLX's");
     if (config_has(all, "quant_method")) // of gpt-oss: the experts alone
         return stack && in % 32 == 0 ? (struct quant){4, 32, true} : (struct quant){0};
     if (config_is_object(all, name))

@@ -11,6 +11,7 @@ struct weights_item {
     size_t file;
     bool indexed; // the index says that it is in this file
     bool used;
+    bool ignored;  // weights_ignore
     int64_t codes; // of a quantized matrix once it was asked for: its elements
 };
 

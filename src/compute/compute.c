@@ -251,8 +251,44 @@ struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
          !opt->sinks.dims || (opt->sinks.type == DT_F32 && opt->sinks.dims == 1 &&
                               opt->sinks.n[0] == q.n[1] && tensor_contiguous(opt->sinks)),
          "attention: the sinks are not a score a head");
-    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){q.n[0], q.n[1] * kv->v.n[3]});
+    int64_t width = kv->v.n[3] ? kv->v.n[3] : opt->v_width;
+    want(c, width > 0 && (kv->v.n[3] || width <= kv->k.n[3]), "attention: there are no values");
+    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){q.n[0], q.n[1] * width});
     if (!c->err.set) ops(c)->attention(c, y, q, kv, rows, opt);
+    return y;
+}
+
+struct tensor join(struct context *c, struct tensor a, struct tensor b) {
+    f32_rows(c, "join", "a", a);
+    f32_rows(c, "join", "b", b);
+    want(c, a.dims == 3 && b.dims == 3 && a.n[0] == b.n[0] && a.n[1] == b.n[1],
+         "join: the heads of a and b are not the same");
+    struct tensor y = scratch_tensor(c, DT_F32, 3, (int64_t[]){a.n[0], a.n[1], a.n[2] + b.n[2]});
+    if (go(c)) ops(c)->join(c, y, a, b);
+    return y;
+}
+
+static void check_matrices(struct context *c, const char *op, const struct matrices *w) {
+    want(c, w->n >= 1, "%s: there are no matrices", op);
+    for (int64_t i = 1; i < w->n && !c->err.set; i++) {
+        const struct weight *one = &w->w[i], *first = w->w;
+        want(c,
+             one->out == first->out && one->in == first->in && one->layout == first->layout &&
+                 one->bits == first->bits,
+             "%s: matrix %lld is not of the same kind as matrix 0", op, (long long)i);
+    }
+}
+
+struct tensor head_linear(struct context *c, struct tensor x, const struct matrices *w,
+                          bool columns) {
+    f32_rows(c, "head_linear", "x", x);
+    check_matrices(c, "head_linear", w);
+    int64_t in = columns ? w->w->out : w->w->in, out = columns ? w->w->in : w->w->out;
+    want(c, x.dims == 3 && x.n[1] == w->n && x.n[2] == in && !w->w->bias.dims,
+         "head_linear: x does not fit %lld matrices of %lld columns", (long long)w->n,
+         (long long)in);
+    struct tensor y = scratch_tensor(c, DT_F32, 3, (int64_t[]){x.n[0], w->n, out});
+    if (!c->err.set) ops(c)->head_linear(c, y, x, w, columns);
     return y;
 }
 
@@ -316,22 +352,17 @@ struct routes route(struct context *c, struct tensor logits, const struct route_
 }
 
 static void check_experts(struct context *c, const char *op, struct tensor x,
-                          const struct routes *r, const struct experts *w) {
+                          const struct routes *r, const struct matrices *w) {
     f32_rows(c, op, "x", x);
     want(c, x.dims == 2 && x.n[0] == r->order.n[0], "%s: x does not have an entry a row", op);
-    want(c, w->n >= 1 && w->n + 1 == r->start.n[0],
-         "%s: there are %lld experts, the routes have %lld", op, (long long)w->n,
-         (long long)r->start.n[0] - 1);
-    for (int64_t i = 0; i < w->n && !c->err.set; i++) {
-        const struct weight *one = &w->w[i], *first = w->w;
-        check_product(c, op, x, one);
-        want(c, one->out == first->out && one->layout == first->layout && one->bits == first->bits,
-             "%s: expert %lld is not of the same kind as expert 0", op, (long long)i);
-    }
+    want(c, w->n + 1 == r->start.n[0], "%s: there are %lld experts, the routes have %lld", op,
+         (long long)w->n, (long long)r->start.n[0] - 1);
+    check_matrices(c, op, w);
+    check_product(c, op, x, w->w);
 }
 
 struct tensor expert_linear(struct context *c, struct tensor x, const struct routes *r,
-                            const struct experts *w) {
+                            const struct matrices *w) {
     check_experts(c, "expert_linear", x, r, w);
     struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){x.n[0], w->w[0].out});
     if (!c->err.set) ops(c)->expert_linear(c, y, x, r, w);
@@ -339,7 +370,7 @@ struct tensor expert_linear(struct context *c, struct tensor x, const struct rou
 }
 
 struct tensor expert_glu(struct context *c, struct tensor x, const struct routes *r,
-                         const struct experts *gate, const struct experts *up,
+                         const struct matrices *gate, const struct matrices *up,
                          const struct gating *g) {
     check_experts(c, "expert_glu", x, r, gate);
     check_experts(c, "expert_glu", x, r, up);

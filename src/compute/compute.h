@@ -152,16 +152,28 @@ struct attention_options {
     float tuning, tuning_floor;
     float soft_cap;      // a score becomes soft_cap * tanh(score / soft_cap); 0: it stays
     struct tensor sinks; // [heads] F32: a score for a token that has no value; dims 0: none
+    int64_t v_width;     // of a cache without values: so many leading elements of a key are one
 };
 struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
                         const struct rows *rows, const struct attention_options *opt);
 
+// a [n, heads, a_width], b [n, heads, b_width] -> [n, heads, a_width + b_width]
+struct tensor join(struct context *c, struct tensor a, struct tensor b);
 // x [n, width] *= by [n, 1], a row each; returns x.
 struct tensor scale_rows(struct context *c, struct tensor x, struct tensor by);
 // x [n, width] = min(max(x, least), most) + plus; returns x.
 struct tensor clamp(struct context *c, struct tensor x, float least, float most, float plus);
 // linear in f32 whatever the context's precision: for routers, whose choice must not depend on it.
 struct tensor linear_f32(struct context *c, struct tensor x, const struct weight *w);
+
+// One matrix of every head or expert, all of the same shape and layout.
+struct matrices {
+    int64_t n;
+    const struct weight *w; // [n]
+};
+// x [n, heads, in], a matrix a head -> [n, heads, out] in f32. columns: they are [in, out].
+struct tensor head_linear(struct context *c, struct tensor x, const struct matrices *w,
+                          bool columns);
 
 // --- experts -----------------------------------------------------------------------------------
 
@@ -195,14 +207,9 @@ struct routes {
 };
 struct routes route(struct context *c, struct tensor logits, const struct route_options *opt);
 
-// One matrix of every expert, all of the same shape and layout.
-struct experts {
-    int64_t n;
-    const struct weight *w; // [n]
-};
 // x [m, in], an entry a row -> [m, out]: each with its expert's matrix
 struct tensor expert_linear(struct context *c, struct tensor x, const struct routes *r,
-                            const struct experts *w);
+                            const struct matrices *w);
 // What is multiplied in a gated MLP: act(gate) * (up + plus). Where limit > 0, gate is first
 // bounded to at most limit, and up to +-limit.
 struct gating {
@@ -211,7 +218,7 @@ struct gating {
 };
 // x [m, in] -> [m, width], gated
 struct tensor expert_glu(struct context *c, struct tensor x, const struct routes *r,
-                         const struct experts *gate, const struct experts *up,
+                         const struct matrices *gate, const struct matrices *up,
                          const struct gating *g);
 // x [m, width] -> [n, width]: each row's entries, weighted, or where r->weights has dims 0 as they
 // are

@@ -35,6 +35,10 @@ struct ops {
     // dry too
     void (*attention)(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                       const struct rows *rows, const struct attention_options *opt);
+    void (*join)(struct context *c, struct tensor y, struct tensor a, struct tensor b);
+    // dry too
+    void (*head_linear)(struct context *c, struct tensor y, struct tensor x,
+                        const struct matrices *w, bool columns);
     void (*scale_rows)(struct context *c, struct tensor x, struct tensor by);
     void (*clamp)(struct context *c, struct tensor x, float least, float most, float plus);
     // dry too
@@ -42,10 +46,10 @@ struct ops {
                   const struct route_options *opt);
     // dry too
     void (*expert_linear)(struct context *c, struct tensor y, struct tensor x,
-                          const struct routes *r, const struct experts *w);
+                          const struct routes *r, const struct matrices *w);
     // dry too; may be NULL
     void (*expert_glu)(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
-                       const struct experts *gate, const struct experts *up,
+                       const struct matrices *gate, const struct matrices *up,
                        const struct gating *g);
     void (*expert_sum)(struct context *c, struct tensor y, struct tensor x, const struct routes *r);
     void (*convolve)(struct context *c, struct tensor y, struct tensor x, struct tensor w,

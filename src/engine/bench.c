@@ -84,13 +84,12 @@ static struct pass_cost state_cost(const struct engine *e, int64_t at, int64_t r
     for (int64_t l = 0; l < e->info.layers; l++) {
         const struct state_decl *own = &e->decl[l];
         const struct paged_decl *d = e->decl[own->shared ? own->owner : l].paged;
-        int64_t heads = decoder_spec(e->decoder)->layer[l].attention.heads;
         for (int k = 0; k < LAYER_FIXED; k++) c.bytes += 2 * sizeof(float) * (double)own->fixed[k];
         for (int k = 0; k < LAYER_PAGED && d[k].heads; k++) {
             double seen = 0, sum = 0, widths = (double)(d[k].k_width + d[k].v_width);
             count_seen(d[k].window, at, rows, &seen, &sum);
             c.bytes += seen * (double)d[k].heads * widths * (double)size;
-            c.ops += sum * 2 * (double)heads * widths;
+            if (k == 0) c.ops += sum * 2 * (double)decoder_attended(e->decoder, l);
         }
     }
     return c;

@@ -81,13 +81,17 @@ void make_layers(struct config *c, struct decoder_spec *spec, const struct layer
     for (int64_t i = 0; i < spec->layers; i++) spec->layer[i] = *layer;
 }
 
-void read_stack(struct config *c, struct decoder_spec *spec, int64_t head_width) {
+void read_sizes(struct config *c, struct decoder_spec *spec) {
     spec->hidden = config_dim(c, "hidden_size", 0);
     spec->vocab = config_dim(c, "vocab_size", 0);
     spec->layers = config_dim(c, "num_hidden_layers", 0);
     read_norm(c, spec, NORM_RMS, "rms_norm_eps", 1e-6);
     spec->context = config_dim(c, "max_position_embeddings", 2048);
     spec->head = read_head(c, HEAD_IF_PRESENT);
+}
+
+void read_stack(struct config *c, struct decoder_spec *spec, int64_t head_width) {
+    read_sizes(c, spec);
     struct layer_spec layer = {
         .norms = NORMS_PRE,
         .attention = read_attention(c, spec->hidden, head_width),

@@ -39,7 +39,8 @@ void read_decoder(struct config *c, struct decoder_spec *spec, int64_t head_widt
 
 // Its parts, for families that differ in one: all of it but the rope ...
 void read_stack(struct config *c, struct decoder_spec *spec, int64_t head_width);
-// (its end: `layers` copies of one layer)
+// (its beginning: all that is no layer's; its end: `layers` copies of one layer)
+void read_sizes(struct config *c, struct decoder_spec *spec);
 void make_layers(struct config *c, struct decoder_spec *spec, const struct layer_spec *layer);
 // ... one more rope, of `partial` of each head, and its number in the spec; ...
 int add_rope(struct config *c, struct decoder_spec *spec, const struct rope_config *r);
@@ -81,6 +82,15 @@ extern const struct decoder_names *const qwen_moe_layouts[];
 int64_t read_taps(struct config *c, const char *key, int64_t otherwise);
 int64_t read_rank(struct config *c, const char *key, int64_t hidden);
 void check_state(struct config *c, const char *key, int64_t channels, int64_t states);
+
+// DeepSeek's: all but the experts, layers of latent attention and an MLP. Then the first
+// first_k_dense_replace layers, and those that moe_layer_freq leaves out, keep their MLP, and the
+// others get these experts, with n_shared_experts beside them.
+void read_latent_decoder(struct config *c, struct decoder_spec *spec);
+void read_deepseek_experts(struct config *c, struct decoder_spec *spec, struct moe_spec moe);
+// n_group and topk_group; groups are scored so.
+void read_groups(struct config *c, struct moe_spec *moe, enum group_score score);
+extern const struct decoder_names *const deepseek_layouts[];
 
 // Sliding windows as Qwen2 and Qwen3 say it: use_sliding_window, then layer_types, or else the
 // layers from max_window_layers on.

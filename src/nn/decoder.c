@@ -14,6 +14,7 @@ struct layer {
     struct mamba2 mamba2;
     struct short_conv short_conv;
     struct rglru rglru;
+    struct mla mla;
     struct mlp mlp;
     struct moe moe;
 };
@@ -52,6 +53,7 @@ static void bind_mixer(struct decoder *d, int64_t i, struct binder *b) {
         short_conv_bind(&l->short_conv, &s->short_conv, hidden, &names->short_conv, b);
         break;
     case MIXER_RGLRU: rglru_bind(&l->rglru, &s->rglru, hidden, &names->rglru, b); break;
+    case MIXER_MLA: mla_bind(&l->mla, &s->mla, hidden, &names->mla, b); break;
     }
 }
 
@@ -72,6 +74,12 @@ static void bind_layer(struct decoder *d, int64_t i, struct weights *w, struct e
     case FFN_MOE: moe_bind(&l->moe, &spec->moe, hidden, &names->moe, &b); break;
     case FFN_NONE: break;
     }
+}
+
+static void ignore_layer(struct decoder *d, int64_t i, struct weights *w) {
+    char prefix[PREFIX];
+    snprintf(prefix, PREFIX, "%s%lld.", d->names->layer, (long long)i);
+    weights_ignore(w, prefix);
 }
 
 // A head of its own, or the embedding's. A checkpoint that ties them may still ship a head: like
@@ -126,6 +134,7 @@ struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_name
     if (spec.positions)
         bind_matrix(&b, d->names->positions, spec.positions, spec.hidden, false, &d->positions);
     for (int64_t i = 0; i < spec.layers && !e->set; i++) bind_layer(d, i, w, e);
+    for (int64_t i = 0; i < spec.drafters; i++) ignore_layer(d, spec.layers + i, w);
     norm_bind(&d->norm, spec.norm, spec.hidden, d->names->norm, &b);
     if (!e->set) bind_head(d, &b);
     if (!e->set) return d;
@@ -136,6 +145,7 @@ struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_name
 void decoder_close(struct decoder *d) {
     if (!d) return;
     for (int64_t i = 0; i < d->spec.layers; i++) {
+        mla_close(&d->layer[i].mla);
         moe_close(&d->layer[i].moe);
         rglru_close(&d->layer[i].rglru);
     }
@@ -153,6 +163,7 @@ static bool store_mixer(struct layer *l, enum mixer mixer, struct store *s, cons
     case MIXER_MAMBA2: return mamba2_store(&l->mamba2, s, what, e);
     case MIXER_SHORT_CONV: return short_conv_store(&l->short_conv, s, what, e);
     case MIXER_RGLRU: return rglru_store(&l->rglru, s, what, e);
+    case MIXER_MLA: return mla_store(&l->mla, s, what, e);
     }
     return true;
 }
@@ -214,8 +225,20 @@ struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
         decl.fixed[0] = convolve_state(d->spec.hidden, s->short_conv.taps);
         break;
     case MIXER_RGLRU: rglru_state(&s->rglru, decl.fixed); break;
+    case MIXER_MLA:
+        decl.paged[0] = (struct paged_decl){1, .k_width = s->mla.latent + s->mla.rotary};
+        break;
     }
     return decl;
+}
+
+int64_t decoder_attended(const struct decoder *d, int64_t layer) {
+    const struct layer_spec *s = &d->spec.layer[layer];
+    switch (s->mixer) {
+    case MIXER_ATTENTION: return s->attention.heads * 2 * s->attention.width;
+    case MIXER_MLA: return s->mla.heads * (2 * s->mla.latent + s->mla.rotary);
+    default: return 0;
+    }
 }
 
 int64_t decoder_short_context(const struct decoder *d) {
@@ -224,7 +247,7 @@ int64_t decoder_short_context(const struct decoder *d) {
     return 0;
 }
 
-enum { MIXER_WEIGHTS = 5 }; // at most
+enum { MIXER_WEIGHTS = 6 }; // at most
 
 static int mixer_weights(struct layer *l, enum mixer mixer, struct weight *w[MIXER_WEIGHTS]) {
     switch (mixer) {
@@ -233,6 +256,7 @@ static int mixer_weights(struct layer *l, enum mixer mixer, struct weight *w[MIX
     case MIXER_MAMBA2: return mamba2_weights(&l->mamba2, w);
     case MIXER_SHORT_CONV: return short_conv_weights(&l->short_conv, w);
     case MIXER_RGLRU: return rglru_weights(&l->rglru, w);
+    case MIXER_MLA: return mla_weights(&l->mla, w);
     }
     return 0;
 }
@@ -262,17 +286,20 @@ static struct tensor norm_if(struct context *c, const struct layer_spec *spec,
     return spec->norms & 1 << n ? norm_forward(c, &l->norm[n], x) : x;
 }
 
+static const struct rope *rope_of(const struct decoder *d, int i) {
+    return i < 0 ? NULL : &d->rope[i];
+}
+
 static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, struct tensor h,
                          const struct rows *rows, const struct layer_state *state,
                          const struct tensor lent[2]) {
     const struct layer_spec *spec = &d->spec.layer[i];
     const struct layer *l = &d->layer[i];
     switch (spec->mixer) {
-    case MIXER_ATTENTION: {
-        int r = spec->attention.rope;
-        return attention_forward(c, &l->attention, h, rows, state->kv, r < 0 ? NULL : &d->rope[r],
-                                 lent);
-    }
+    case MIXER_ATTENTION:
+        return attention_forward(c, &l->attention, h, rows, state->kv,
+                                 rope_of(d, spec->attention.rope), lent);
+    case MIXER_MLA: return mla_forward(c, &l->mla, h, rows, state->kv, rope_of(d, spec->mla.rope));
     case MIXER_MAMBA: return mamba_forward(c, &l->mamba, h, rows, state->fixed);
     case MIXER_MAMBA2: return mamba2_forward(c, &l->mamba2, h, rows, state->fixed);
     case MIXER_SHORT_CONV: return short_conv_forward(c, &l->short_conv, h, rows, state->fixed[0]);

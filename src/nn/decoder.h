@@ -7,6 +7,7 @@
 #include "nn/attention.h"
 #include "nn/mamba.h"
 #include "nn/mamba2.h"
+#include "nn/mla.h"
 #include "nn/mlp.h"
 #include "nn/moe.h"
 #include "nn/rglru.h"
@@ -21,7 +22,7 @@ enum { // sets of them
     NORMS_ONE = 1 << NORM_MIXER,
 };
 
-enum mixer { MIXER_ATTENTION, MIXER_MAMBA, MIXER_MAMBA2, MIXER_SHORT_CONV, MIXER_RGLRU };
+enum mixer { MIXER_ATTENTION, MIXER_MAMBA, MIXER_MAMBA2, MIXER_SHORT_CONV, MIXER_RGLRU, MIXER_MLA };
 enum ffn { FFN_MLP, FFN_MOE, FFN_NONE };
 
 // One after the other, each over its own norms:
@@ -38,6 +39,7 @@ struct layer_spec {
         struct mamba2_spec mamba2;
         struct short_conv_spec short_conv;
         struct rglru_spec rglru;
+        struct mla_spec mla;
     };
     enum ffn ffn;
     union {
@@ -67,7 +69,8 @@ struct decoder_spec {
     float embed_scale, logit_scale; // factors; 0: none
     float logit_cap;                // logits become cap * tanh(logit / cap); 0: none
     enum head head;
-    int64_t context; // positions it was trained for
+    int64_t drafters; // layers after the last that predict further tokens: they are not read
+    int64_t context;  // positions it was trained for
 };
 
 void decoder_spec_free(struct decoder_spec *s);
@@ -82,6 +85,7 @@ struct decoder_names {
     struct mamba2_names mamba2;
     struct short_conv_names short_conv;
     struct rglru_names rglru;
+    struct mla_names mla;
     struct mlp_names mlp;
     struct moe_names moe;
     bool transposed;            // matrices of layers are [in, out]
@@ -102,6 +106,8 @@ bool decoder_store(struct decoder *d, struct store *s, struct error *e);
 const struct decoder_spec *decoder_spec(const struct decoder *d);
 const struct decoder_names *decoder_layout(const struct decoder *d);
 struct state_decl decoder_state(const struct decoder *d, int64_t layer);
+// Multiply-adds of a row with each token that it sees in a layer.
+int64_t decoder_attended(const struct decoder *d, int64_t layer);
 // A sequence that grows longer than this is to be computed anew from its first token (LongRoPE);
 // 0: there is no such length.
 int64_t decoder_short_context(const struct decoder *d);

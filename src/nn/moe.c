@@ -128,8 +128,8 @@ void moe_cost(struct moe *m, int64_t rows, size_t *bytes, int64_t *elements) {
 
 struct tensor moe_forward(struct context *c, const struct moe *m, struct tensor x) {
     const struct moe_spec *s = &m->spec;
-    struct experts w[MOE_MATRICES];
-    for (int k = 0; k < MOE_MATRICES; k++) w[k] = (struct experts){s->experts, m->matrix[k]};
+    struct matrices w[MOE_MATRICES];
+    for (int k = 0; k < MOE_MATRICES; k++) w[k] = (struct matrices){s->experts, m->matrix[k]};
     struct route_options opt = s->route;
     opt.bias = m->choice_bias;
     struct routes r = route(c, linear_f32(c, x, &m->router), &opt);

@@ -37,6 +37,7 @@ bool dtype_from_name(struct sv name, enum dtype *out); // exact, upper case
 float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f); // nearest, ties to even; overflow to infinity
 float bf16_to_f32(uint16_t h);
+float e4m3_to_f32(uint8_t b);  // no infinities
 float e8m0_to_f32(uint8_t b);  // 2^(b - 127); 255 is NaN
 uint16_t f32_to_bf16(float f); // nearest, ties to even; NaN stays NaN
 

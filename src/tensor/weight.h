@@ -11,14 +11,17 @@ enum weight_layout {
     WEIGHT_DENSE, // data [out, in] F32, F16 or BF16; published as [in, out], its stride[1] is not 1
     WEIGHT_AFFINE, // MLX: data [out, in * bits / 32] U32, each row one little-endian bit stream of
                    // codes; scales, biases [out, in / group] float: w = scale * code + bias
-    WEIGHT_MXFP4,  // OCP microscaling: data [out, in / 8] U32, codes of 4 bits as above, each an
-                   // e2m1 float; scales [out, in / 32] F8_E8M0: w = scale * e2m1(code)
+    WEIGHT_F8, // data [out, in] F8_E4M3; scales float [blocks of `group` rows, of group columns]:
+               // w = scale * data. block_row: of the first block, where data begins in it
+    WEIGHT_MXFP4, // OCP microscaling: data [out, in / 8] U32, codes of 4 bits as above, each an
+                  // e2m1 float; scales [out, in / 32] F8_E8M0: w = scale * e2m1(code)
 };
 
 struct weight {
     enum weight_layout layout;
     int64_t out, in;
     int bits, group; // of a quantized layout
+    int64_t block_row;
     struct tensor data, scales, biases;
     struct tensor bias; // [out] F32, added to the product; dims 0: none
 };

@@ -116,3 +116,30 @@ CASES["gpt_oss"] = dict(hf="GptOssForCausalLM", agree=False, hf_args=dict(gains=
     swiglu_limit=7.0, tie_word_embeddings=False, use_cache=True, vocab_size=67), variants={
     "mxfp4": dict(make=published_mxfp4, hf_args=dict(seed=2)),
 })
+
+
+DEEPSEEK = dict(
+    COMMON, attention_bias=False, first_k_dense_replace=1, hidden_size=32, intermediate_size=40, kv_lora_rank=24,
+    moe_intermediate_size=20, moe_layer_freq=1, n_shared_experts=2, num_attention_heads=3, num_experts_per_tok=3,
+    num_hidden_layers=2, num_key_value_heads=3, qk_nope_head_dim=20, qk_rope_head_dim=12, rms_norm_eps=1e-6, rope_theta=10000,
+    rope_scaling={"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707,
+                  "original_max_position_embeddings": 32, "type": "yarn"}, tie_word_embeddings=False, v_head_dim=28, vocab_size=67)
+
+# deepseek_v2: a query head is [plain | rotary], kv_b gives a head [plain key | value]; rope on neighbouring pairs; yarn
+# scales the scores by the square of what mscale_all_dim gives; softmax over all experts, never normalized; a group's
+# score is its best expert's.
+CASES["deepseek_v2"] = dict(hf="DeepseekV2ForCausalLM", hf_args=dict(seed=3), quantized=[], config=dict(
+    DEEPSEEK, architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2", n_group=4, n_routed_experts=8,
+    norm_topk_prob=False, num_attention_heads=4, num_key_value_heads=4, q_lora_rank=None, routed_scaling_factor=2.0, scoring_func="softmax", topk_group=2, topk_method="group_limited_greedy"))
+
+# deepseek_v3: sigmoid scores; choice alone by score + bias; a group's score is the sum of its best two; weights divided
+# by their sum, times a factor; queries through a normed vector. MLX has two stacks of matrices in place of kv_b.
+CASES["deepseek_v3"] = dict(hf="DeepseekV3ForCausalLM", quantized=[], hf_args=dict(seed=2, gains={
+    "correction_bias": lambda noise, init, g: 1 + 0.2 * noise}), config=dict(
+    DEEPSEEK, architectures=["DeepseekV3ForCausalLM"], model_type="deepseek_v3", n_group=3, n_routed_experts=9,
+    norm_topk_prob=True, num_nextn_predict_layers=1, q_lora_rank=28, routed_scaling_factor=2.5, scoring_func="sigmoid", topk_group=2,
+    topk_method="noaux_tc"), variants={
+    "groups": dict(hf_args=dict(seed=4), config=dict(kv_lora_rank=32, qk_nope_head_dim=32, q_lora_rank=32, v_head_dim=20,
+                                                     moe_intermediate_size=32, n_routed_experts=6, n_shared_experts=1),
+                   quantized=[dict(bits=4, group_size=32)]),
+})

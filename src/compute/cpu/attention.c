@@ -18,8 +18,9 @@ struct attention_job {
     const struct kv *kv;
     const struct rows *rows;
     const struct attention_options *opt;
-    int64_t group;      // heads a kv head
-    int64_t block_rows; // at most
+    struct tensor values; // the cache's, or its keys, whose leading elements are then kept
+    int64_t group;        // heads a kv head
+    int64_t block_rows;   // at most
     int64_t blocks, span_pages;
     const int32_t *block; // [blocks + 1] first row of each
     float *work;          // work_size floats a thread
@@ -99,7 +100,7 @@ static void attend_span(const struct attention_job *j, const struct block *b, in
                         const float *q, const struct state *s, int64_t *limits, float *work) {
     const struct kv *kv = j->kv;
     int64_t size = kv->k.n[2], last = last_seen(j, b->row + b->rows - 1);
-    struct attend a = {.queries = b->queries, .k_width = kv->k.n[3], .v_width = kv->v.n[3]};
+    struct attend a = {.queries = b->queries, .k_width = kv->k.n[3], .v_width = j->values.n[3]};
     a.q = q;
     a.type = kv->k.type;
     a.soft_cap = j->opt->soft_cap;
@@ -122,7 +123,7 @@ static void attend_span(const struct attention_job *j, const struct block *b, in
                 a.to[m] = to < a.count ? to : a.count;
             }
             a.k = page_of(kv->k, b->table[page], b->kv_head, t);
-            a.v = page_of(kv->v, b->table[page], b->kv_head, t);
+            a.v = page_of(j->values, b->table[page], b->kv_head, t);
             j->kernels->attend(&a);
         }
     }
@@ -148,7 +149,7 @@ static void merge(float *total_acc, float *total_top, float *total_sum, const fl
 // The result of query m. A sink adds to the sum alone.
 static void finish(const struct attention_job *j, const struct block *b, int64_t m,
                    const float *acc, float top, float sum) {
-    int64_t head = b->kv_head * j->group + m % j->group, width = j->kv->v.n[3];
+    int64_t head = b->kv_head * j->group + m % j->group, width = j->y.n[1] / j->q.n[1];
     float *y = (float *)j->y.data + (b->row + m / j->group) * j->y.stride[0] + head * width;
     float keep = 1;
     if (j->opt->sinks.dims) {
@@ -178,7 +179,7 @@ static int64_t last_span(const struct attention_job *j, const struct block *b) {
 // All spans of a block, on one thread.
 static void block_task(void *arg, int task, int thread) {
     const struct attention_job *j = arg;
-    int64_t kv_heads = j->kv->k.n[1], v_width = j->kv->v.n[3];
+    int64_t kv_heads = j->kv->k.n[1], v_width = j->values.n[3];
     // The last blocks of a prompt see the most tokens: they are handed out first.
     struct block b = block_at(j, j->blocks - 1 - task / kv_heads, task % kv_heads);
     float *q = j->work + thread * j->work_size;
@@ -206,7 +207,7 @@ static float *part_of(const struct attention_job *j, const struct block *b, int6
 // One span of a block, into `parts`.
 static void span_task(void *arg, int task, int thread) {
     const struct attention_job *j = arg;
-    int64_t kv_heads = j->kv->k.n[1], v_width = j->kv->v.n[3], i = task % j->spans;
+    int64_t kv_heads = j->kv->k.n[1], v_width = j->values.n[3], i = task % j->spans;
     struct block b = block_at(j, task / j->spans / kv_heads, task / j->spans % kv_heads);
     if (i < first_span(j, &b) || i > last_span(j, &b)) return;
     float *q = j->work + thread * j->work_size;
@@ -223,7 +224,7 @@ static void span_task(void *arg, int task, int thread) {
 }
 
 static void merge_parts(const struct attention_job *j) {
-    int64_t kv_heads = j->kv->k.n[1], v_width = j->kv->v.n[3];
+    int64_t kv_heads = j->kv->k.n[1], v_width = j->values.n[3];
     for (int64_t t = 0; t < j->blocks * kv_heads; t++) {
         struct block b = block_at(j, t / kv_heads, t % kv_heads);
         for (int64_t m = 0; m < b.queries; m++) {
@@ -266,8 +267,10 @@ void cpu_attention(struct context *c, struct tensor y, struct tensor q, const st
                    const struct rows *rows, const struct attention_options *opt) {
     size_t mark = scratch_mark(c);
     int64_t threads = pool_threads(c->dev->pool), n = rows->n, kv_heads = kv->k.n[1];
-    int64_t size = kv->k.n[2], k_width = kv->k.n[3], v_width = kv->v.n[3];
-    struct attention_job j = {c->dev->kernels, y, q, kv, rows, opt, .group = q.n[1] / kv_heads};
+    struct tensor values = kv->v.n[3] ? kv->v : kv->k;
+    int64_t size = kv->k.n[2], k_width = kv->k.n[3], v_width = values.n[3];
+    struct attention_job j = {c->dev->kernels,           y, q, kv, rows, opt, values,
+                              .group = q.n[1] / kv_heads};
     j.block_rows = BLOCK_QUERIES / j.group < 1            ? 1
                    : BLOCK_QUERIES / j.group > BLOCK_ROWS ? BLOCK_ROWS
                                                           : BLOCK_QUERIES / j.group;

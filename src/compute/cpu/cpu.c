@@ -186,6 +186,25 @@ static void cpu_take_bands(struct context *c, struct tensor y, struct tensor x, 
     cpu_rows(c, y.n[0], y.n[1], bands_row, &j);
 }
 
+struct join_job {
+    struct tensor y, a, b;
+};
+
+static void join_row(void *arg, int64_t row) {
+    struct join_job *j = arg;
+    int64_t wa = j->a.n[2], wb = j->b.n[2];
+    float *y = row_of(j->y, row);
+    for (int64_t h = 0; h < j->y.n[1]; h++, y += wa + wb) {
+        memcpy(y, row_of(j->a, row) + h * wa, (size_t)wa * sizeof *y);
+        memcpy(y + wa, row_of(j->b, row) + h * wb, (size_t)wb * sizeof *y);
+    }
+}
+
+static void cpu_join(struct context *c, struct tensor y, struct tensor a, struct tensor b) {
+    struct join_job j = {y, a, b};
+    cpu_rows(c, y.n[0], y.stride[0], join_row, &j);
+}
+
 static void scale_row_by(void *arg, int64_t row) {
     struct pair_job *j = arg;
     float *x = row_of(j->a, row), by = *row_of(j->b, row);
@@ -351,6 +370,8 @@ static const struct ops cpu_ops = {
     .rope = cpu_rope,
     .kv_write = cpu_kv_write,
     .attention = cpu_attention,
+    .join = cpu_join,
+    .head_linear = cpu_head_linear,
     .scale_rows = cpu_scale_rows,
     .clamp = cpu_clamp,
     .route = cpu_route,

@@ -20,12 +20,14 @@ void cpu_glu(struct context *c, struct tensor y, struct tensor x, const struct w
              const struct weight *up, enum activation act);
 void cpu_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                    const struct rows *rows, const struct attention_options *opt);
+void cpu_head_linear(struct context *c, struct tensor y, struct tensor x, const struct matrices *w,
+                     bool columns);
 void cpu_route(struct context *c, const struct routes *r, struct tensor logits,
                const struct route_options *opt);
 void cpu_expert_linear(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
-                       const struct experts *w);
+                       const struct matrices *w);
 void cpu_expert_glu(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
-                    const struct experts *gate, const struct experts *up, const struct gating *g);
+                    const struct matrices *gate, const struct matrices *up, const struct gating *g);
 void cpu_expert_sum(struct context *c, struct tensor y, struct tensor x, const struct routes *r);
 void cpu_convolve(struct context *c, struct tensor y, struct tensor x, struct tensor w,
                   struct tensor b, const struct rows *rows, struct tensor state);

@@ -132,7 +132,7 @@ void cpu_route(struct context *c, const struct routes *r, struct tensor logits,
 
 struct expert_job {
     const struct cpu_kernels *kernels;
-    const struct experts *w[2];
+    const struct matrices *w[2];
     struct matmul product[2]; // all but the weight
     int count;                // of products
     const int32_t *start;     // [experts + 1]
@@ -206,7 +206,7 @@ static void run_experts(struct context *c, struct expert_job *j, struct tensor y
 }
 
 void cpu_expert_linear(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
-                       const struct experts *w) {
+                       const struct matrices *w) {
     size_t mark = scratch_mark(c);
     struct expert_job j = {.w = {w}, .count = 1};
     run_experts(c, &j, &y, x, r);
@@ -214,7 +214,8 @@ void cpu_expert_linear(struct context *c, struct tensor y, struct tensor x, cons
 }
 
 void cpu_expert_glu(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
-                    const struct experts *gate, const struct experts *up, const struct gating *g) {
+                    const struct matrices *gate, const struct matrices *up,
+                    const struct gating *g) {
     size_t mark = scratch_mark(c);
     struct expert_job j = {.w = {gate, up}, .count = 2, .gating = g};
     run_experts(c, &j, (struct tensor[]){y, scratch_tensor(c, DT_F32, 2, y.n)}, x, r);

@@ -133,7 +133,7 @@ struct cpu_kernels {
 
 extern const struct cpu_kernels kernels_plain, kernels_avx2, kernels_avx512;
 
-// Element i of a float tensor's memory (F32, F16, BF16 or F8_E8M0) as f32.
+// Element i of a float tensor's memory (F32, F16, BF16, F8_E4M3 or F8_E8M0) as f32.
 float load_float(const void *p, enum dtype type, int64_t i);
 void store_float(void *p, enum dtype type, int64_t i, float value);
 // Code i of a row: one little-endian bit stream of `bits` bits each.

@@ -6,6 +6,7 @@
 
 float load_float(const void *p, enum dtype type, int64_t i) {
     if (type == DT_F32) return ((const float *)p)[i];
+    if (type == DT_F8_E4M3) return e4m3_to_f32(((const uint8_t *)p)[i]);
     if (type == DT_F8_E8M0) return e8m0_to_f32(((const uint8_t *)p)[i]);
     uint16_t h = ((const uint16_t *)p)[i];
     return type == DT_F16 ? f16_to_f32(h) : bf16_to_f32(h);
@@ -45,6 +46,12 @@ static float element(struct tensor t, int64_t row, int64_t i) {
 static void dequantize_row(const struct weight *w, int64_t row, float *y) {
     if (w->layout == WEIGHT_DENSE) {
         for (int64_t i = 0; i < w->in; i++) y[i] = element(w->data, row, i);
+        return;
+    }
+    if (w->layout == WEIGHT_F8) {
+        for (int64_t i = 0; i < w->in; i++)
+            y[i] = element(w->data, row, i) *
+                   element(w->scales, (w->block_row + row) / w->group, i / w->group);
         return;
     }
     const uint32_t *codes = (const uint32_t *)w->data.data + row * w->data.stride[0];

@@ -227,6 +227,17 @@ static void dequantize_dense(struct tensor t, int64_t row, int64_t from, int64_t
     for (; i < n; i++) y[i] = load_float(t.data, t.type, at + i * t.stride[1]);
 }
 
+// y, of F8, times the scales of its blocks.
+static void scale_blocks(const struct weight *w, int64_t row, int64_t from, int64_t n, float *y) {
+    int64_t block = (w->block_row + row) / w->group * w->scales.stride[0];
+    for (int64_t i = from, end; i < from + n; i = end) {
+        end = (i / w->group + 1) * w->group;
+        if (end > from + n) end = from + n;
+        scale_row(y + i - from, end - i,
+                  load_float(w->scales.data, w->scales.type, block + i / w->group));
+    }
+}
+
 static void dequantize_mxfp4(const struct weight *w, int64_t row, int64_t from, int64_t n,
                              float *y) {
     const uint32_t *codes = (const uint32_t *)w->data.data + row * w->data.stride[0];
@@ -254,6 +265,11 @@ static void dequantize(const struct weight *w, int64_t row, int64_t from, int64_
     }
     if (w->layout == WEIGHT_MXFP4) {
         dequantize_mxfp4(w, row, from, n, y);
+        return;
+    }
+    if (w->layout == WEIGHT_F8) {
+        dequantize_dense(w->data, row, from, n, y);
+        scale_blocks(w, row, from, n, y);
         return;
     }
     const uint32_t *codes = (const uint32_t *)w->data.data + row * w->data.stride[0];

@@ -68,6 +68,16 @@ static inline vf vf_from_u8(const uint8_t *p) {
 static inline vf vf_from_i8(const uint8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
+// 16 bytes of F8_E4M3 (tensor.h)
+static inline vf vf_from_e4m3(const uint8_t *p) {
+    __m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)p));
+    __m256i size = _mm256_and_si256(b, _mm256_set1_epi16(127));
+    __m256i nan = _mm256_cmpeq_epi16(size, _mm256_set1_epi16(127));
+    __m256i h = _mm256_or_si256(_mm256_slli_epi16(size, 7),
+                                _mm256_slli_epi16(_mm256_sub_epi16(b, size), 8));
+    h = _mm256_or_si256(h, _mm256_and_si256(nan, _mm256_set1_epi16(0x7e00)));
+    return vf_mul(_mm512_cvtph_ps(h), vf_set(256));
+}
 // 16 bytes of F8_E8M0 (tensor.h)
 static inline vf vf_from_e8m0(const uint8_t *p) {
     __m512i b = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
@@ -180,6 +190,15 @@ static inline vf vf_from_u8(const uint8_t *p) {
 static inline vf vf_from_i8(const uint8_t *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
+// 8 bytes of F8_E4M3 (tensor.h)
+static inline vf vf_from_e4m3(const uint8_t *p) {
+    __m128i b = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)p));
+    __m128i size = _mm_and_si128(b, _mm_set1_epi16(127));
+    __m128i nan = _mm_cmpeq_epi16(size, _mm_set1_epi16(127));
+    __m128i h = _mm_or_si128(_mm_slli_epi16(size, 7), _mm_slli_epi16(_mm_sub_epi16(b, size), 8));
+    h = _mm_or_si128(h, _mm_and_si128(nan, _mm_set1_epi16(0x7e00)));
+    return vf_mul(_mm256_cvtph_ps(h), vf_set(256));
+}
 // 8 bytes of F8_E8M0 (tensor.h)
 static inline vf vf_from_e8m0(const uint8_t *p) {
     __m256i b = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
@@ -226,6 +245,7 @@ static inline void vf_transpose(vf r[LANES]) {
 static inline vf vf_load_as(const void *p, enum dtype type, int64_t i) {
     if (type == DT_F32) return vf_load((const float *)p + i);
     if (type == DT_F8_E8M0) return vf_from_e8m0((const uint8_t *)p + i);
+    if (type == DT_F8_E4M3) return vf_from_e4m3((const uint8_t *)p + i);
     const uint16_t *half = (const uint16_t *)p + i;
     return type == DT_F16 ? vf_from_f16(half) : vf_from_bf16(half);
 }

@@ -1,0 +1,112 @@
+// What DeepSeek V2, V3 and the families that follow them share.
+#include <math.h>
+
+#include "models/family.h"
+
+static const struct decoder_names names = {
+    .embed = "model.embed_tokens",
+    .norm = "model.norm",
+    .head = "lm_head",
+    .layer = "model.layers.",
+    .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "post_attention_layernorm"},
+    .mla = {.q = "self_attn.q_proj",
+            .q_a = "self_attn.q_a_proj",
+            .q_norm = "self_attn.q_a_layernorm",
+            .q_b = "self_attn.q_b_proj",
+            .kv_a = "self_attn.kv_a_proj_with_mqa",
+            .kv_norm = "self_attn.kv_a_layernorm",
+            .kv_b = "self_attn.kv_b_proj",
+            .embed = "self_attn.embed_q",
+            .unembed = "self_attn.unembed_out",
+            .o = "self_attn.o_proj"},
+    .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
+    .moe = {.router = "mlp.gate",
+            .choice_bias = "mlp.gate.e_score_correction_bias",
+            .each = "mlp.experts.",
+            .gate = "gate_proj",
+            .up = "up_proj",
+            .down = "down_proj",
+            .stack = {"mlp.switch_mlp.gate_proj", "mlp.switch_mlp.up_proj",
+                      "mlp.switch_mlp.down_proj"},
+            .shared = {.gate = "mlp.shared_experts.gate_proj",
+                       .up = "mlp.shared_experts.up_proj",
+                       .down = "mlp.shared_experts.down_proj"}},
+};
+
+const struct decoder_names *const deepseek_layouts[] = {&names, NULL};
+
+// Yarn also scales the scores, by the square of what mscale_all_dim gives.
+static float score_scale(const struct rope_config *r, int64_t width) {
+    double scale = 1 / sqrt((double)width);
+    if (r->kind != ROPE_YARN || r->mscale_all_dim == 0 || r->factor <= 1) return (float)scale;
+    double m = 0.1 * r->mscale_all_dim * log(r->factor) + 1;
+    return (float)(scale * m * m);
+}
+
+static struct mla_spec read_latent_attention(struct config *c, struct decoder_spec *spec) {
+    struct mla_spec mla = {
+        .heads = config_dim(c, "num_attention_heads", 0),
+        .latent = config_dim(c, "kv_lora_rank", 0),
+        .rotary = config_dim(c, "qk_rope_head_dim", 0),
+        .plain_width = config_dim(c, "qk_nope_head_dim", 0),
+        .v_width = config_dim(c, "v_head_dim", 0),
+        .bias = config_bool(c, "attention_bias", false),
+        .eps = 1e-6f,
+    };
+    if (config_has(c, "q_lora_rank")) mla.q_rank = config_dim(c, "q_lora_rank", 0);
+    if (mla.rotary % 2) config_fail(c, "qk_rope_head_dim", "must be even");
+    int64_t most = mla.heads * (mla.plain_width + mla.rotary + mla.v_width + mla.latent);
+    if (mla.heads > 4096 || most > 1 << 24)
+        config_fail(c, "num_attention_heads", "times the widths of a head is over the limit");
+    struct rope_config r;
+    rope_config_read(c, NULL, 10000, &r);
+    mla.scale = score_scale(&r, mla.plain_width + mla.rotary);
+    mla.rope = spec->ropes;
+    spec->rope[spec->ropes++] = (struct rope_spec){
+        .config = r, .dim = mla.rotary, .interleaved = config_bool(c, "rope_interleave", true)};
+    return mla;
+}
+
+void read_latent_decoder(struct config *c, struct decoder_spec *spec) {
+    read_sizes(c, spec);
+    struct layer_spec layer = {
+        .norms = NORMS_PRE,
+        .mixer = MIXER_MLA,
+        .mla = read_latent_attention(c, spec),
+        .mlp = {.width = config_dim(c, "intermediate_size", 0),
+                .act = read_activation(c, "hidden_act", "silu")},
+    };
+    make_layers(c, spec, &layer);
+}
+
+void read_deepseek_experts(struct config *c, struct decoder_spec *spec, struct moe_spec moe) {
+    int64_t first = config_int(c, "first_k_dense_replace", 0);
+    int64_t step = config_dim(c, "moe_layer_freq", 1);
+    int64_t shared = config_has(c, "n_shared_experts") ? config_int(c, "n_shared_experts", 0) : 0;
+    if (shared < 0 || shared > 1024) config_fail(c, "n_shared_experts", "must be in 0 .. 1024");
+    moe.shared = (struct mlp_spec){.width = shared * moe.width, .act = moe.gating.act};
+    spec->drafters = config_int(c, "num_nextn_predict_layers", 0);
+    if (spec->drafters < 0 || spec->drafters > 1024)
+        config_fail(c, "num_nextn_predict_layers", "must be in 0 .. 1024");
+    for (int64_t i = 0; i < spec->layers; i++) {
+        if (i < first || i % step) continue;
+        spec->layer[i].ffn = FFN_MOE;
+        spec->layer[i].moe = moe;
+    }
+}
+
+void read_groups(struct config *c, struct moe_spec *moe, enum group_score score) {
+    int64_t groups = config_has(c, "n_group") ? config_dim(c, "n_group", 0) : 1;
+    int64_t top = config_has(c, "topk_group") ? config_dim(c, "topk_group", 0) : groups;
+    if (groups == 1) return;
+    int64_t each = moe->experts / groups;
+    if (moe->experts % groups || each < 2)
+        config_fail(c, "n_group", "must divide the %lld experts into groups of 2 or more",
+                    (long long)moe->experts);
+    if (top > groups || top * each < moe->route.top)
+        config_fail(c, "topk_group", "must be at most n_group, and enough for %lld experts",
+                    (long long)moe->route.top);
+    moe->route.groups = groups;
+    moe->route.top_groups = top;
+    moe->route.group_score = score;
+}

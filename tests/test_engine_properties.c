@@ -195,6 +195,22 @@ static void check_cached(const struct model *m) {
     engine_close(e);
 }
 
+// Where a second request parts from the first, recurrent state is kept for a third, though the
+// first went past that place in one step.
+static void check_branch(const struct model *m) {
+    struct engine *e = open_engine(m, (struct engine_options){.sequences = 1});
+    struct answer a, alone;
+    for (int r = 0; r < 3; r++) {
+        struct request q = request_of(m, r, r ? 110 : 130, 6);
+        run_alone(m, q, &alone);
+        submit(e, &q, &a);
+        finish(e, &a, 1);
+        check_same(m, "after the same beginning", &a, &alone);
+        if (!m->outgrows) assert_int_equal(a.cached, r < 1 + m->fixed ? 0 : 64);
+    }
+    engine_close(e);
+}
+
 // What was generated is found, too, when the conversation goes on.
 static void check_next_turn(const struct model *m) {
     struct engine *e = open_engine(m, (struct engine_options){0});
@@ -305,6 +321,7 @@ static void check_model(const char *dir) {
     if (m.context >= 120) {
         check_cached(&m);
         check_next_turn(&m);
+        if (m.context >= 140) check_branch(&m);
         check_forks(&m);
     }
     free(m.dir);

@@ -85,20 +85,22 @@ int32_t pages_find(const struct pages *p, struct digest name) {
     return id;
 }
 
-void pages_name(struct pages *p, int32_t id, struct digest name) {
-    struct page *g = &p->page[id];
-    if (g->named || pages_find(p, name) >= 0) return;
-    int32_t *bucket = bucket_of(p, name);
-    g->name = name;
-    g->named = true;
-    g->next = *bucket;
-    *bucket = id;
-}
-
 void pages_forget(struct pages *p, int32_t id) {
     if (!p->page[id].named) return;
     remove_name(p, id);
     if (p->page[id].uses) return;
     remove_idle(p, id);
     add_free(p, id);
+}
+
+void pages_name(struct pages *p, int32_t id, struct digest name) {
+    struct page *g = &p->page[id];
+    int32_t other = g->named ? id : pages_find(p, name);
+    if (other >= 0 && p->page[other].uses) return;
+    if (other >= 0) pages_forget(p, other);
+    int32_t *bucket = bucket_of(p, name);
+    g->name = name;
+    g->named = true;
+    g->next = *bucket;
+    *bucket = id;
 }

@@ -29,9 +29,10 @@ void pages_close(struct pages *p);
 int32_t pages_take(struct pages *p);          // one that only the caller uses; -1: all are in use
 void pages_keep(struct pages *p, int32_t id); // one user more
 void pages_drop(struct pages *p, int32_t id); // one user less
-int32_t pages_find(const struct pages *p, struct digest name);    // -1: none
-void pages_name(struct pages *p, int32_t id, struct digest name); // unless another has that name
-void pages_forget(struct pages *p, int32_t id);                   // its name; an idle one is free
+int32_t pages_find(const struct pages *p, struct digest name); // -1: none
+// Names a page in use, unless another in use has that name. It is taken from an idle one.
+void pages_name(struct pages *p, int32_t id, struct digest name);
+void pages_forget(struct pages *p, int32_t id); // its name; an idle one is free
 static inline int64_t pages_left(const struct pages *p) { return p->free + p->idle; }
 
 #endif

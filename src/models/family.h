@@ -67,6 +67,10 @@ void read_windows(struct config *c, struct decoder_spec *spec, int64_t pattern, 
 extern const struct decoder_names *const gemma_layouts[];
 void read_gemma(struct config *c, struct decoder_spec *spec, double logit_cap);
 
+// OLMo 2 and 3: all but ropes and windows.
+extern const struct decoder_names *const olmo2_layouts[];
+void read_olmo2(struct config *c, struct decoder_spec *spec);
+
 // attention_bias on q, k, v and o; mlp_bias on all three of the MLP.
 void read_biases(struct config *c, struct decoder_spec *spec);
 

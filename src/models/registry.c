@@ -6,9 +6,9 @@
 extern const struct family family_llama, family_mistral, family_qwen2, family_qwen3,
     family_iquestcoder, family_phi3, family_gpt_neox, family_gpt2, family_gemma2,
     family_gemma3_text, family_cohere2, family_olmo2, family_llama4_text, family_hunyuan,
-    family_mixtral, family_qwen3_moe, family_gpt_oss, family_qwen2_moe, family_olmoe, family_mamba2,
-    family_lfm2, family_recurrent_gemma, family_jamba, family_mamba, family_falcon_mamba,
-    family_deepseek_v3, family_deepseek_v2;
+    family_granite, family_gemma, family_olmo3, family_mixtral, family_qwen3_moe, family_gpt_oss,
+    family_qwen2_moe, family_olmoe, family_mamba2, family_lfm2, family_recurrent_gemma,
+    family_jamba, family_mamba, family_falcon_mamba, family_deepseek_v3, family_deepseek_v2;
 
 static const struct family *const registry[] = {
     &family_llama,           //
@@ -24,6 +24,9 @@ static const struct family *const registry[] = {
     &family_cohere2,         //
     &family_olmo2,           //
     &family_llama4_text,     //
+    &family_gemma,           //
+    &family_olmo3,           //
+    &family_granite,         //
     &family_hunyuan,         //
     &family_mixtral,         //
     &family_qwen3_moe,       //

@@ -318,6 +318,12 @@ static struct tensor feed(struct context *c, const struct layer_spec *spec, cons
     return h;
 }
 
+static void add_branch(struct context *c, const struct layer_spec *spec, struct tensor x,
+                       struct tensor y) {
+    if (spec->residual != 0) scale(c, y, spec->residual);
+    add_to(c, x, y);
+}
+
 // x [n, hidden], the residual stream, takes layer i in.
 static void layer_forward(struct context *c, const struct decoder *d, int64_t i, struct tensor x,
                           const struct rows *rows, const struct layer_state *state,
@@ -331,14 +337,14 @@ static void layer_forward(struct context *c, const struct decoder *d, int64_t i,
     if (spec->parallel) {
         if (spec->norms & 1 << NORM_FFN) h = norm_forward(c, &l->norm[NORM_FFN], x);
         struct tensor z = norm_if(c, spec, l, NORM_FFN_OUT, feed(c, spec, l, h));
-        add_to(c, x, y);
-        add_to(c, x, z);
+        add_branch(c, spec, x, y);
+        add_branch(c, spec, x, z);
     } else {
-        add_to(c, x, y);
+        add_branch(c, spec, x, y);
         scratch_release(c, mark);
         if (spec->ffn != FFN_NONE) {
             y = feed(c, spec, l, norm_if(c, spec, l, NORM_FFN, x));
-            add_to(c, x, norm_if(c, spec, l, NORM_FFN_OUT, y));
+            add_branch(c, spec, x, norm_if(c, spec, l, NORM_FFN_OUT, y));
         }
     }
     scratch_release(c, mark);

@@ -32,6 +32,7 @@ enum ffn { FFN_MLP, FFN_MOE, FFN_NONE };
 struct layer_spec {
     int norms; // a set
     bool parallel;
+    float residual; // factor of what is added to x; 0: none
     enum mixer mixer;
     union {
         struct attention_spec attention;

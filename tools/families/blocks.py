@@ -202,3 +202,23 @@ CASES["hunyuan"] = dict(make=make, publish=lambda w: w, quantized=[], mlx_args=d
         attention_dropout=0.0, num_hidden_layers=2, moe_drop_tokens=False, moe_layer_num_skipped=0, norm_type="rms",
         use_mixed_mlp_moe=True)),
 })
+
+# granite: factors on embeddings, on scores (in place of head_dim^-0.5), on what each block adds to the residual stream; logits
+# are DIVIDED by logits_scaling. mlx-lm quantizes o_proj, down_proj and lm_head to 8 bits by 64, whatever else is asked for.
+CASES["granite"] = dict(make=make, hf="GraniteForCausalLM", quantized=[], hf_args=dict(gains={r"embed_tokens": 0.08}, seed=27), config=dict(
+    ODD, architectures=["GraniteForCausalLM"], model_type="granite", attention_bias=False, attention_dropout=0.1,
+    attention_multiplier=0.1, embedding_multiplier=10.0, hidden_act="silu", logits_scaling=6.0, mlp_bias=False, residual_multiplier=0.3,
+    rms_norm_eps=1e-5, rope_scaling=None, rope_theta=10000.0, tie_word_embeddings=True))
+
+# gemma: norms multiply by 1 + weight; embeddings are multiplied by sqrt(hidden); tied. hidden_act "gelu" means the tanh one
+# (hidden_activation null does, too). mlx-lm takes the exact one.
+CASES["gemma"] = dict(make=make, hf="GemmaForCausalLM", agree=False, tolerance=2e-4, hf_args=dict(gains=SMALL, seed=28), config=dict(
+    ODD, architectures=["GemmaForCausalLM"], model_type="gemma", attention_bias=False, attention_dropout=0.0, head_dim=20,
+    hidden_act="gelu", rms_norm_eps=1e-6, rope_scaling=None, rope_theta=10000.0))
+
+# olmo3: olmo2 with windows; rope_scaling is for the layers without one, the others turn unscaled by the same theta.
+CASES["olmo3"] = dict(make=make, hf="Olmo3ForCausalLM", quantized=[], hf_args=dict(seed=29), config=dict(
+    ODD, architectures=["Olmo3ForCausalLM"], model_type="olmo3", attention_bias=False, attention_dropout=0.0, hidden_act="silu",
+    layer_types=[S, F, S], num_hidden_layers=3, intermediate_size=40, rms_norm_eps=1e-6, rope_theta=500000, sliding_window=11,
+    rope_scaling={"attention_factor": 1.2079441541679836, "beta_fast": 32.0, "beta_slow": 1.0, "factor": 8.0,
+                  "original_max_position_embeddings": 32, "rope_type": "yarn"}, tie_word_embeddings=False))

@@ -158,7 +158,7 @@ static void check_logits(const struct model *m, struct engine *e, struct request
 // snapshot was taken: for a beginning that has been seen twice there is one.
 static void check_found(const struct model *m, struct engine *e, int r, size_t n, int64_t cached) {
     struct request q = request_of(m, r, n, 6);
-    struct answer a, alone;
+    struct answer a = {0}, alone;
     run_alone(m, q, &alone);
     for (int again = 0; again < (m->fixed ? 2 : 1); again++) {
         submit(e, &q, &a);

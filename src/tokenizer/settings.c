@@ -31,8 +31,11 @@ struct json_object *settings_read(const char *dir, struct error *e) {
     if (o && !json_at(o, "added_tokens_decoder"))
         map = read_object(dir, "special_tokens_map.json", e);
     if (map) {
+        bool listed = json_object_object_get_ex(o, "additional_special_tokens", NULL) ||
+                      json_object_object_get_ex(o, "extra_special_tokens", NULL);
         json_object_object_foreach(map, key, value) {
-            json_object_object_add(o, key, json_object_get(value));
+            if (!listed || strcmp(key, "additional_special_tokens") != 0)
+                json_object_object_add(o, key, json_object_get(value));
         }
     }
     json_object_put(map);
@@ -95,16 +98,28 @@ static void set_bool(struct json_object *token, const char *key, bool value) {
     json_object_object_add(token, key, json_object_new_boolean(value));
 }
 
+static const char *const flags[] = {"lstrip", "rstrip", "single_word", "normalized"};
+
+// Adds a token, or gives one that is there the flags of `like` (NULL: none). Once special, a token
+// stays so.
+static void put(struct token_list *l, struct sv text, int64_t id, bool special,
+                struct json_object *like) {
+    int64_t i = index_of(l, text);
+    struct json_object *token = i < 0 ? json_object_new_object() : at(l, (size_t)i);
+    if (i < 0) {
+        if (id < 0) id = vocab_id(l->v, text);
+        if (id < 0) id = l->next > (int64_t)l->v->size ? l->next : (int64_t)l->v->size;
+        json_object_object_add(token, "content", json_object_new_string_len(text.p, (int)text.n));
+        json_object_object_add(token, "id", json_object_new_int64(id));
+    }
+    for (size_t k = 0; k < 4; k++)
+        set_bool(token, flags[k], json_bool_at(like, flags[k], k == 3 && !special));
+    set_bool(token, "special", special || json_bool_at(token, "special", false));
+    if (i < 0) append(l, token);
+}
+
 void tokens_add(struct token_list *l, struct sv text, int64_t id, bool special) {
-    if (index_of(l, text) >= 0) return;
-    if (id < 0) id = vocab_id(l->v, text);
-    if (id < 0) id = l->next > (int64_t)l->v->size ? l->next : (int64_t)l->v->size;
-    struct json_object *token = json_object_new_object();
-    json_object_object_add(token, "content", json_object_new_string_len(text.p, (int)text.n));
-    json_object_object_add(token, "id", json_object_new_int64(id));
-    set_bool(token, "special", special);
-    set_bool(token, "normalized", !special);
-    append(l, token);
+    if (index_of(l, text) < 0) put(l, text, id, special, NULL);
 }
 
 static int by_id(const void *a, const void *b) {
@@ -113,15 +128,21 @@ static int by_id(const void *a, const void *b) {
     return (i > k) - (i < k);
 }
 
-// Moves the tokens of `more` to the list, by id.
-static void merge(struct token_list *l, struct token_list *more) {
+// Moves the tokens of `more`, by id, to the list. Those with a name are special.
+static void merge(struct token_list *l, struct token_list *more, const struct map *named) {
     json_object_array_sort(more->array, by_id);
-    for (size_t i = 0; i < json_object_array_length(more->array); i++) tokens_take(l, at(more, i));
+    for (size_t i = 0; i < json_object_array_length(more->array); i++) {
+        struct json_object *token = at(more, i);
+        struct sv text = json_text_at(token, "content");
+        put(l, text, json_int_at(token, "id", -1),
+            json_bool_at(token, "special", false) || map_get(named, text) >= 0, token);
+    }
     tokens_close(more);
 }
 
 // {"12": {"content": ..., flags}}
-static bool add_decoder(struct token_list *l, struct json_object *decoder, struct error *e) {
+static bool add_decoder(struct token_list *l, struct json_object *decoder, const struct map *named,
+                        struct error *e) {
     if (!json_object_is_type(decoder, json_type_object))
         return fail(e, "tokenizer_config.json: key \"added_tokens_decoder\" is not an object");
     struct token_list more;
@@ -130,23 +151,18 @@ static bool add_decoder(struct token_list *l, struct json_object *decoder, struc
         char *end;
         long long id = strtoll(key, &end, 10);
         struct sv text = json_text_at(value, "content");
-        struct json_object *token = NULL;
-        bool good = end != key && !*end && text.n;
-        if (good && (index_of(l, text) >= 0 || index_of(&more, text) >= 0)) continue;
-        if (!good || json_object_deep_copy(value, &token, NULL) != 0) {
+        if (end == key || *end || id < 0 || !text.n)
             fail(e, "tokenizer_config.json: added_tokens_decoder: \"%.20s\" is no token", key);
-            continue;
-        }
-        json_object_object_add(token, "id", json_object_new_int64(id));
-        append(&more, token);
+        else
+            put(&more, text, id, json_bool_at(value, "special", false), value);
     }
-    merge(l, &more);
+    merge(l, &more, named);
     return !e->set;
 }
 
 // {"token": id}
 static bool add_map(struct token_list *l, struct json_object *map, const char *name,
-                    struct error *e) {
+                    const struct map *named, struct error *e) {
     struct token_list more;
     tokens_open(&more, NULL, l->v);
     json_object_object_foreach(map, key, id) {
@@ -155,65 +171,89 @@ static bool add_map(struct token_list *l, struct json_object *map, const char *n
         else if (index_of(l, sv(key)) < 0)
             tokens_add(&more, sv(key), json_object_get_int64(id), true);
     }
-    merge(l, &more);
+    merge(l, &more, named);
     return !e->set;
 }
 
-static bool add_file(struct token_list *l, const char *dir, struct error *e) {
+// Without added_tokens_decoder: what added_tokens.json has, and what is in the list already.
+static bool add_file(struct token_list *l, const char *dir, const struct map *named,
+                     struct error *e) {
     struct json_object *map = read_object(dir, "added_tokens.json", e);
-    bool ok = map ? add_map(l, map, "added_tokens.json", e) : !e->set;
+    for (size_t i = 0; i < json_object_array_length(l->array); i++)
+        if (map_get(named, json_text_at(at(l, i), "content")) >= 0)
+            set_bool(at(l, i), "special", true);
+    bool ok = map ? add_map(l, map, "added_tokens.json", named, e) : !e->set;
     json_object_put(map);
     return ok;
 }
 
-// A token with a role is special, whatever else the settings say of it. Those before `first` come
-// from the tokenizer's own file, which knows better.
-static void add_role(struct token_list *l, size_t first, struct json_object *role) {
-    static const char *const flags[] = {"lstrip", "rstrip", "single_word", "normalized"};
+// --- roles ---------------------------------------------------------------------------------------
+
+// Calls for each token with a role: the seven, those that a model has made up ("image_token"), and
+// those that have none but are special.
+enum visit { NAMES, TOKENS };
+
+struct visitor {
+    struct token_list *l;
+    size_t known; // tokens of the list that are left as they are
+    struct map named;
+};
+
+static void visit_role(struct visitor *w, enum visit what, struct json_object *role) {
     struct sv text = text_of(role);
     if (!text.n) return;
-    bool is_new = index_of(l, text) < 0;
-    tokens_add(l, text, -1, true);
-    size_t i = (size_t)index_of(l, text);
-    if (i < first) return;
-    set_bool(at(l, i), "special", true);
-    for (size_t k = 0; is_new && json_object_is_type(role, json_type_object) && k < 4; k++)
-        if (json_at(role, flags[k]))
-            set_bool(at(l, i), flags[k], json_bool_at(role, flags[k], false));
+    if (what == NAMES) {
+        map_put(&w->named, text, 0);
+        return;
+    }
+    int64_t i = index_of(w->l, text);
+    if (i >= 0 && (size_t)i < w->known) return;
+    put(w->l, text, -1, true, json_object_is_type(role, json_type_object) ? role : NULL);
 }
 
-// {"image_token": "<image>"}: roles that a model has made up.
-static void add_own_roles(struct token_list *l, size_t first, struct json_object *settings) {
+static bool is_role_key(const char *key) {
+    for (size_t i = 0; i < ROLES; i++)
+        if (sv_starts(sv(key), sv(roles[i])) && strcmp(key + strlen(roles[i]), "_token") == 0)
+            return true;
+    return false;
+}
+
+static void visit_named(struct visitor *w, enum visit what, struct json_object *settings) {
+    struct json_object *more = json_at(settings, "extra_special_tokens");
+    if (!json_object_is_type(more, json_type_object)) more = NULL;
+    for (size_t i = 0; i < ROLES; i++) visit_role(w, what, role_of(settings, roles[i]));
     json_object_object_foreach(settings, key, value) {
-        bool own = sv_ends(sv(key), sv("_token"));
-        for (size_t i = 0; own && i < ROLES; i++) own = value != role_of(settings, roles[i]);
-        if (own) add_role(l, first, value);
+        bool own = sv_ends(sv(key), sv("_token")) && !is_role_key(key) && !json_at(more, key);
+        if (own && json_object_is_type(value, json_type_string)) visit_role(w, what, value);
     }
+    if (!more) return;
+    struct json_object_iterator i = json_object_iter_begin(more), end = json_object_iter_end(more);
+    for (; !json_object_iter_equal(&i, &end); json_object_iter_next(&i))
+        visit_role(w, what, json_object_iter_peek_value(&i));
 }
 
-static void add_more(struct token_list *l, size_t first, struct json_object *more) {
-    if (json_object_is_type(more, json_type_array)) {
-        for (size_t i = 0; i < json_object_array_length(more); i++)
-            add_role(l, first, json_object_array_get_idx(more, i));
-    } else if (json_object_is_type(more, json_type_object)) {
-        struct json_object_iterator i = json_object_iter_begin(more),
-                                    end = json_object_iter_end(more);
-        for (; !json_object_iter_equal(&i, &end); json_object_iter_next(&i))
-            add_role(l, first, json_object_iter_peek_value(&i));
-    }
+// "extra_special_tokens" is the newer name; the older one counts where that is no list.
+static void visit_others(struct visitor *w, struct json_object *settings) {
+    struct json_object *more = json_at(settings, "extra_special_tokens");
+    bool list = json_object_is_type(more, json_type_array) && json_object_array_length(more);
+    if (!list) more = json_at(settings, "additional_special_tokens");
+    if (!json_object_is_type(more, json_type_array)) return;
+    for (size_t i = 0; i < json_object_array_length(more); i++)
+        visit_role(w, TOKENS, json_object_array_get_idx(more, i));
 }
 
 bool settings_added(struct token_list *l, const char *dir, struct json_object *settings,
                     struct error *e) {
-    size_t first = json_object_array_length(l->array);
     struct json_object *decoder = json_at(settings, "added_tokens_decoder");
     struct json_object *map = json_at(settings, "special_tokens_for_this_case");
-    if (!(decoder ? add_decoder(l, decoder, e) : add_file(l, dir, e))) return false;
-    if (json_object_is_type(map, json_type_object) && !add_map(l, map, "tokenizer_config.json", e))
-        return false;
-    for (size_t i = 0; i < ROLES; i++) add_role(l, first, role_of(settings, roles[i]));
-    add_own_roles(l, first, settings);
-    add_more(l, first, json_at(settings, "additional_special_tokens"));
-    add_more(l, first, json_at(settings, "extra_special_tokens"));
-    return true;
+    struct visitor w = {.l = l};
+    visit_named(&w, NAMES, settings);
+    bool ok = decoder ? add_decoder(l, decoder, &w.named, e) : add_file(l, dir, &w.named, e);
+    if (ok && json_object_is_type(map, json_type_object))
+        ok = add_map(l, map, "tokenizer_config.json", &w.named, e);
+    w.known = json_object_array_length(l->array);
+    if (ok) visit_named(&w, TOKENS, settings);
+    if (ok) visit_others(&w, settings);
+    map_free(&w.named);
+    return ok;
 }

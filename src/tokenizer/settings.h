@@ -30,7 +30,8 @@ void tokens_close(struct token_list *l);
 void tokens_add(struct token_list *l, struct sv text, int64_t id, bool special);
 void tokens_take(struct token_list *l, struct json_object *token); // shares it
 
-// Appends what the settings and added_tokens.json have besides: by id, then those with a role.
+// Adds what the settings and added_tokens.json have besides, as transformers does: by id, then
+// those with a role. Flags in the settings win over those in the list.
 bool settings_added(struct token_list *l, const char *dir, struct json_object *settings,
                     struct error *e);
 

@@ -12,8 +12,6 @@ enum {
     SHORT_WORD = 48, // symbols: up to here a plain scan for the best pair beats a heap
 };
 
-#define MARK "\xe2\x96\x81" // stands for a space
-
 struct bpe_work {
     struct ids symbol; // id of each symbol
     int32_t *prev, *next;
@@ -81,47 +79,67 @@ void bpe_reserve(struct bpe *b, size_t merges) {
     if (slots > b->slots) resize(b, slots);
 }
 
-static bool crosses(const struct bpe *b, int32_t cp) {
-    for (size_t i = 0; i < b->before.n; i++)
-        if (b->before.id[i] == cp) return true;
-    return false;
+// The bit of b->pairs that two characters in a row share with few others.
+static size_t pair_bit(const struct bpe *b, int32_t left, int32_t right) {
+    uint64_t h = ((uint64_t)(uint32_t)left << 21 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
+    return (size_t)(h >> b->shift);
 }
 
-// Whether no character can vanish, which would join what stands around it.
-static bool keeps_all(const struct bpe *b, const struct vocab *v) {
-    bool all = b->byte_fallback;
-    for (int i = 0; i < 256 && all; i++) all = b->byte[i] >= 0;
-    return all || (b->has_unk && vocab_id(v, str_sv(&b->unk)) >= 0);
+static bool is_pair(const struct bpe *b, int32_t left, int32_t right) {
+    size_t bit = pair_bit(b, left, right);
+    return b->pairs[bit / 64] >> bit % 64 & 1;
 }
 
-// Which characters a token has before a mark for a space: all tokens, for those that merging makes
-// are among them and the vocabulary lies in order in memory. Unknown characters count as the last
-// ones of the tokens that stand for them.
-static void find_words(struct bpe *b, const struct vocab *v) {
-    enum { MOST = 16 }; // so many would be no words
-    struct sv mark = sv(MARK), token;
-    size_t before;
-    b->words = !b->ignore_merges && !b->prefix.n && !b->suffix.n && vocab_id(v, mark) >= 0 &&
-               keeps_all(b, v);
-    for (int32_t id = 0; b->words && id < (int32_t)v->size; id++) {
+// Whether each character by itself becomes one known token or bytes, whatever stands beside it.
+static bool stands_alone(const struct bpe *b, const struct vocab *v) {
+    bool bytes = b->byte_fallback;
+    for (int i = 0; i < 256 && bytes; i++) bytes = b->byte[i] >= 0;
+    bool unk = !b->byte_fallback && !b->fuse_unk && b->has_unk && vocab_id(v, str_sv(&b->unk)) >= 0;
+    return (bytes || unk) && !b->ignore_merges && !b->prefix.n && !b->suffix.n;
+}
+
+// Whether a token holds, among other things, what stands for an unknown character.
+static bool holds_unknown(const struct bpe *b, const struct vocab *v, struct sv token, size_t at) {
+    struct sv rest = sv_cut(token, at, token.n), byte = sv_cut(rest, 0, 6);
+    if (sv_starts(rest, sv("<0x")) && byte.n < token.n && b->byte_fallback)
+        return byte.n == 6 && byte.p[5] == '>' && vocab_id(v, byte) >= 0;
+    return b->unk.n && token.n > b->unk.n && sv_starts(rest, str_sv(&b->unk));
+}
+
+// Notes which characters tokens have side by side: all tokens, for those that merging makes are
+// among them and the vocabulary lies in order in memory.
+static void find_pairs(struct bpe *b, const struct vocab *v) {
+    struct sv token;
+    char unk = b->unk.n ? b->unk.p[0] : '<';
+    bool cut = stands_alone(b, v);
+    int bits = 16;
+    while (cut && bits < 24 && (size_t)1 << bits < v->n * 16) bits++;
+    b->shift = 64 - bits;
+    if (cut) b->pairs = mem_array(((size_t)1 << bits) / 64, sizeof *b->pairs);
+    for (int32_t id = 0; cut && id < (int32_t)v->size; id++) {
         if (!vocab_token(v, id, &token)) continue;
-        for (ptrdiff_t at = 0; (at = sv_find(token, mark, (size_t)at)) >= 0; at++) {
-            int32_t cp = at ? unicode_before(token, (size_t)at, &before) : -1;
-            if (cp >= 0 && !crosses(b, cp)) ids_push(&b->before, cp);
+        int32_t last = -1;
+        for (size_t i = 0, at = 0; cut && i < token.n; at = i) {
+            int32_t cp = unicode_next(token, &i);
+            size_t bit = last < 0 ? 0 : pair_bit(b, last, cp);
+            if (last >= 0) b->pairs[bit / 64] |= (uint64_t)1 << bit % 64;
+            if (token.p[at] == '<' || token.p[at] == unk) cut = !holds_unknown(b, v, token, at);
+            last = cp;
         }
-        b->words = b->before.n <= MOST;
     }
-    if (b->byte_fallback && crosses(b, '>')) b->words = false;
-    if (b->unk.n && crosses(b, unicode_before(str_sv(&b->unk), b->unk.n, &before)))
-        b->words = false;
+    if (cut) return;
+    free(b->pairs);
+    b->pairs = NULL;
 }
 
 size_t bpe_part(const struct bpe *b, struct sv piece) {
-    struct sv mark = sv(MARK);
-    if (!b->words) return piece.n;
-    for (ptrdiff_t at = 1; (at = sv_find(piece, mark, (size_t)at)) >= 0; at++) {
-        size_t before;
-        if (!crosses(b, unicode_before(piece, (size_t)at, &before))) return (size_t)at;
+    size_t i = 0;
+    if (!b->pairs || !piece.n) return piece.n;
+    int32_t last = unicode_next(piece, &i);
+    for (size_t at = i; i < piece.n; at = i) {
+        int32_t cp = unicode_next(piece, &i);
+        if (!is_pair(b, last, cp)) return at;
+        last = cp;
     }
     return piece.n;
 }
@@ -146,7 +164,7 @@ bool bpe_read(struct bpe *b, const struct vocab *v, struct json_object *model, s
     str_add(&b->suffix, suffix);
     bpe_index(b, v);
     if (!bpe_read_merges(b, v, merges, e)) return false;
-    find_words(b, v);
+    find_pairs(b, v);
     return true;
 }
 
@@ -161,7 +179,7 @@ void bpe_index(struct bpe *b, const struct vocab *v) {
 
 void bpe_free(struct bpe *b) {
     free(b->merge);
-    ids_free(&b->before);
+    free(b->pairs);
     str_free(&b->unk);
     str_free(&b->prefix);
     str_free(&b->suffix);

@@ -19,8 +19,8 @@ struct bpe {
     bool has_unk;
     struct str unk;            // the token for what is not in the vocabulary
     struct str prefix, suffix; // put before a character that isn't first, behind the last
-    bool words;                // a text falls apart before U+2581
-    struct ids before;         // but not behind these characters
+    uint64_t *pairs;           // bits of what characters tokens have side by side; NULL: not cut
+    int shift;                 // of a hash to such a bit
     int32_t byte[256];         // <0x00> to <0xFF>, -1 where the vocabulary has none
     int32_t latin[0x180];      // the tokens of the first characters of Unicode, or -1
 };
@@ -42,8 +42,8 @@ void bpe_merge_fetch(const struct bpe *b, int32_t left, int32_t right); // a put
 void bpe_index(struct bpe *b, const struct vocab *v);
 void bpe_free(struct bpe *b);
 
-// The bytes at the start of a piece that can be encoded by themselves. Where U+2581 stands for a
-// space, no merge crosses from a word to the next, and so a long text is encoded word by word.
+// The bytes at the start of a piece that can be encoded by themselves: no merge crosses between two
+// characters that no token has side by side, and so a long text falls apart.
 size_t bpe_part(const struct bpe *b, struct sv piece);
 
 struct bpe_work *bpe_work_open(void);

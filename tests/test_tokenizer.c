@@ -100,11 +100,21 @@ static void check_random(const struct tokenizer *t, struct sv file, struct json_
         same = sv_eq(str_sv(&text), given);
     }
     if (!same)
-        complain("%s\nof %.300s gave \"%s\" %s", json_object_to_json_string(c), file.p,
+        complain("%s\nof %.400s gave \"%s\" %s", json_object_to_json_string(c), file.p,
                  str_c(&text), e.text);
     str_free(&text);
     ids_free(&want);
     ids_free(&got);
+}
+
+static void check_all_random(const struct tokenizer *t, struct sv file, struct json_object *one) {
+    static const char *const keys[] = {"encoded", "decoded"};
+    for (size_t k = 0; k < 2; k++) {
+        struct json_object *cases = json_at(one, keys[k]);
+        assert_true(json_object_array_length(cases) > 0);
+        for (size_t c = 0; c < json_object_array_length(cases); c++)
+            check_random(t, file, json_object_array_get_idx(cases, c));
+    }
 }
 
 // Random tokenizers and texts (tools/fuzz_tokenizer.py --fixture).
@@ -118,15 +128,9 @@ static void test_random(void **state) {
     for (size_t i = 0; i < json_object_array_length(list); i++) {
         struct json_object *one = json_object_array_get_idx(list, i);
         struct sv file = json_text_at(one, "file");
-        static const char *const keys[] = {"encoded", "decoded"};
         struct tokenizer *t = tok_read(file, "tokenizer.json", &e);
         if (!t) complain("%s", e.text);
-        for (size_t k = 0; k < 2; k++) {
-            struct json_object *cases = json_at(one, keys[k]);
-            assert_true(json_object_array_length(cases) > 0);
-            for (size_t c = 0; c < json_object_array_length(cases); c++)
-                check_random(t, file, json_object_array_get_idx(cases, c));
-        }
+        check_all_random(t, file, one);
         tok_close(t);
     }
     log_set(LOG_WARN);
@@ -176,6 +180,38 @@ static void test_reference(void **state) {
     }
 }
 
+// A tokenizer.json and settings beside it (tools/fuzz_tokenizer_settings.py --fixture).
+static void test_settings(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct json_object *list = json_read_file(FIXTURES "/tokenizer/settings.json", 1 << 20, &e);
+    assert_non_null(list);
+    assert_true(json_object_array_length(list) >= 30);
+    log_set(LOG_ERROR);
+    for (size_t i = 0; i < json_object_array_length(list); i++) {
+        struct json_object *one = json_object_array_get_idx(list, i),
+                           *files = json_at(one, "files");
+        char dir[] = "/tmp/mlxcel-test-XXXXXX", path[64];
+        assert_non_null(mkdtemp(dir));
+        json_object_object_foreach(files, name, text) {
+            snprintf(path, sizeof path, "%s/%s", dir, name);
+            assert_true(file_write(path, json_text(text), &e));
+        }
+        struct tokenizer *t = tok_open(dir, &e);
+        if (!t) complain("%s", e.text);
+        check_all_random(t, sv(json_object_to_json_string(files)), one);
+        tok_close(t);
+        json_object_object_foreach(files, file, unused) {
+            (void)unused;
+            snprintf(path, sizeof path, "%s/%s", dir, file);
+            assert_int_equal(remove(path), 0);
+        }
+        assert_int_equal(rmdir(dir), 0);
+    }
+    log_set(LOG_WARN);
+    json_object_put(list);
+}
+
 // Tokenizer classes without a tokenizer.json (tools/make_tokenizer_classes.py).
 static void test_classes(void **state) {
     (void)state;
@@ -198,6 +234,38 @@ static void test_classes(void **state) {
         tok_close(t);
     }
     names_free(&names);
+}
+
+static struct ids encode(const struct tokenizer *t, struct sv text) {
+    struct ids ids = {0};
+    struct error e = {0};
+    assert_true(tok_encode(t, text, false, &ids, &e));
+    return ids;
+}
+
+// Kimi's class cuts a text into blocks of 400,000 characters, here between a space and its word;
+// what has the same ranks and pattern but another class does not.
+static void test_blocks(void **state) {
+    (void)state;
+    enum { BLOCK = 400000 };
+    struct tokenizer *kimi = open_fixture("classes/kimi"),
+                     *hunyuan = open_fixture("classes/hunyuan");
+    struct str text = {0};
+    while (text.n < BLOCK + 1000) str_puts(&text, "word ");
+    struct ids whole = encode(kimi, str_sv(&text)), uncut = encode(hunyuan, str_sv(&text));
+    struct ids parts = encode(kimi, sv_cut(str_sv(&text), 0, BLOCK));
+    struct ids rest = encode(kimi, sv_cut(str_sv(&text), BLOCK, text.n));
+    ids_add(&parts, rest.id, rest.n);
+    assert_int_equal(whole.n, parts.n);
+    assert_memory_equal(whole.id, parts.id, whole.n * sizeof *whole.id);
+    assert_true(whole.n != uncut.n || memcmp(whole.id, uncut.id, whole.n * sizeof *whole.id) != 0);
+    ids_free(&whole);
+    ids_free(&uncut);
+    ids_free(&parts);
+    ids_free(&rest);
+    str_free(&text);
+    tok_close(kimi);
+    tok_close(hunyuan);
 }
 
 static void check_text(struct json_object *c, struct json_object *spec, struct sv got) {
@@ -710,7 +778,8 @@ static void test_explosions(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference),    cmocka_unit_test(test_random),
-        cmocka_unit_test(test_classes),      cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_settings),     cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_blocks),       cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_stages),       cmocka_unit_test(test_stream_of_bytes),
         cmocka_unit_test(test_invalid_utf8), cmocka_unit_test(test_long_runs),
         cmocka_unit_test(test_scanners),     cmocka_unit_test(test_scanners_know_unicode),

@@ -16,9 +16,11 @@ struct tokenizer;
 
 // path is a checkpoint folder or a tokenizer's file. In a folder, tokenizer.json wins, then
 // tokenizer.model (but a tiktoken file for classes that use one), then the others in the order
-// above. A tokenizer_config.json beside it gives the begin and end tokens. Its add_bos_token and
-// add_eos_token count only for the older files: where there is a tokenizer.json, its post-processor
-// decides (so does transformers since version 5).
+// above. Beside it, tokenizer_config.json, special_tokens_map.json and added_tokens.json name the
+// begin and end tokens, and tokens that text may spell, as they do for transformers (5.24). Its
+// add_bos_token and add_eos_token count only for the older files: where there is a tokenizer.json,
+// its post-processor decides. What a class of the older files does beside reading them is in the
+// tables of slow_*.c; a class that isn't there and that would matter is refused.
 struct tokenizer *tok_open(const char *path, struct error *e); // NULL on failure
 // The same from the text of a tokenizer.json; `name` stands for the file in errors.
 struct tokenizer *tok_read(struct sv json, const char *name, struct error *e);

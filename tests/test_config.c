@@ -130,6 +130,22 @@ static void test_children_and_lists(void **state) {
     says(c, "types[9]");
 }
 
+static void test_bounds(void **state) {
+    (void)state;
+    struct config *c = parse("{\"a\": [0.5, Infinity], \"b\": [{\"__float__\": \"-Infinity\"}],"
+                             " \"c\": \"auto\", \"d\": 4}");
+    struct error e = {0};
+    assert_true(config_list_bound(c, "a", 0) == 0.5 && isinf(config_list_bound(c, "a", 1)));
+    assert_true(config_list_bound(c, "b", 0) == -INFINITY);
+    assert_true(config_is_text(c, "c") && !config_is_text(c, "d") && !config_is_text(c, "none"));
+    assert_true(config_ok(c, &e));
+    config_list_bound(c, "c", 0);
+    says(c, "key \"c[0]\" is \"auto\", but must be a number");
+    c = parse("{\"a\": [NaN]}");
+    config_list_bound(c, "a", 0);
+    says(c, "key \"a[0]\" is NaN");
+}
+
 static void unread(const char *text, const char *says_what) {
     struct config *c = parse(text);
     struct error e = {0};
@@ -152,6 +168,8 @@ static void test_unread_keys(void **state) {
         NULL);
     unread("{\"layer_types\": [\"full_attention\", \"sliding_attention\"]}", "layer_types");
     unread("{\"no_rope_layers\": [1, 0]}", "no_rope_layers");
+    unread("{\"layers_block_type\": [\"attention\", \"mamba\"]}", "layers_block_type");
+    unread("{\"conv_L_cache\": 3}", "conv_L_cache");
     unread("{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}", "rope_scaling");
     unread("{\"text_config\": {\"attn_logit_softcapping\": 50.0}}",
            "\"text_config.attn_logit_softcapping\" is 50.0");
@@ -355,15 +373,11 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tolerated),
-        cmocka_unit_test(test_wrong_types),
-        cmocka_unit_test(test_open),
-        cmocka_unit_test(test_children_and_lists),
-        cmocka_unit_test(test_unread_keys),
-        cmocka_unit_test(test_rope_values),
-        cmocka_unit_test(test_rope_styles),
-        cmocka_unit_test(test_optional_link),
-        cmocka_unit_test(test_generation_config),
+        cmocka_unit_test(test_tolerated),     cmocka_unit_test(test_wrong_types),
+        cmocka_unit_test(test_open),          cmocka_unit_test(test_children_and_lists),
+        cmocka_unit_test(test_bounds),        cmocka_unit_test(test_unread_keys),
+        cmocka_unit_test(test_rope_values),   cmocka_unit_test(test_rope_styles),
+        cmocka_unit_test(test_optional_link), cmocka_unit_test(test_generation_config),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -85,6 +85,50 @@ static void test_refused(void **state) {
     json_object_put(all);
 }
 
+// What does not go together, or is more than can be, of families with recurrent layers.
+static void test_recurrent(void **state) {
+    (void)state;
+    static const char *const bad[][4] = {
+        {"Mamba-Codestral-7B-v0.1", "num_heads", "64", "is not expand times hidden_size (8192)"},
+        {"Mamba-Codestral-7B-v0.1", "n_groups", "7", "is not a multiple of n_groups (7)"},
+        {"Mamba-Codestral-7B-v0.1", "conv_kernel", "1", "must be in 2 .. 16"},
+        {"Mamba-Codestral-7B-v0.1", "conv_kernel", "17", "must be in 2 .. 16"},
+        {"Mamba-Codestral-7B-v0.1", "state_size", "16777216", "is over the limit"},
+        {"Mamba-Codestral-7B-v0.1", "head_dim", "16777216", "over the limit"},
+        {"Mamba-Codestral-7B-v0.1", "time_step_limit", "[1.0, 0.5]", "the least and the most"},
+        {"Mamba-Codestral-7B-v0.1", "time_step_limit", "[1.0]", "the least and the most"},
+        {"Mamba-Codestral-7B-v0.1", "hidden_act", "\"gelu\"", "must be silu"},
+        {"LFM2-1.2B", "layer_types", "[\"conv\"]", "fewer entries"},
+        {"LFM2-1.2B", "block_ffn_dim_multiplier", "-1", "must be above 0"},
+        {"LFM2-1.2B", "num_attention_heads", "31", "not a multiple"},
+        {"recurrentgemma-2b", "lru_width", "2561", "does not divide lru_width (2561)"},
+        {"recurrentgemma-2b", "block_types", "[\"mamba\"]", "none of recurrent, attention"},
+        {"recurrentgemma-2b", "intermediate_size", "1", "at least 2"},
+        {"recurrentgemma-2b", "logits_soft_cap", "-1", "must not be negative"},
+        {"recurrentgemma-2b", "rope_scaling", "{\"type\": \"linear\", \"factor\": 2.0}", "family"},
+        {"Jamba-v0.1", "attn_layer_offset", "8", "must be in 0 .. attn_layer_period - 1 (7)"},
+        {"Jamba-v0.1", "expert_layer_offset", "-1", "expert_layer_period"},
+        {"Jamba-v0.1", "layers_block_type", "[\"mamba\"]", "is not what attn_layer_period"},
+        {"Jamba-v0.1", "mamba_dt_rank", "\"some\"", "must be a whole number"},
+        {"Jamba-v0.1", "num_experts", "0", "num_experts"},
+        {"Jamba-v0.1", "mamba_expand", "8192", "over the limit"},
+        {"falcon-mamba-7b", "mixer_rms_eps", "2", "must be in 0 .. 1"},
+        {"mamba-130m-hf", "hidden_act", "\"relu\"", "hidden_act"},
+    };
+    struct json_object *all = published();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct error e = {0};
+        struct json_object *copy = NULL, *value = json_read(sv(bad[i][2]), "value", &e);
+        assert_int_equal(json_object_deep_copy(json_at(all, bad[i][0]), &copy, NULL), 0);
+        json_object_object_add(copy, bad[i][1], value);
+        if (accepts(copy, &e)) fail_msg("%s accepts %s: %s", bad[i][0], bad[i][1], bad[i][2]);
+        if (!strstr(e.text, "config.json: key \"") || !strstr(e.text, bad[i][3]))
+            fail_msg("%s: %s gives: %s", bad[i][1], bad[i][2], e.text);
+        json_object_put(copy);
+    }
+    json_object_put(all);
+}
+
 // log(1) is 0, and yarn divides by it.
 static void test_yarn_theta(void **state) {
     (void)state;
@@ -120,9 +164,9 @@ static void test_dual_chunks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published),   cmocka_unit_test(test_mistral_window),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_yarn_theta),
-        cmocka_unit_test(test_dual_chunks),
+        cmocka_unit_test(test_published),  cmocka_unit_test(test_mistral_window),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_recurrent),
+        cmocka_unit_test(test_yarn_theta), cmocka_unit_test(test_dual_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

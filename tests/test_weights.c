@@ -217,6 +217,44 @@ static void test_vectors_and_dense(void **state) {
     free(at);
 }
 
+// Filters have a dimension of 1 where their publisher likes it.
+static void test_tables(void **state) {
+    (void)state;
+    char *at = fresh("tables");
+    struct st_tensor t[] = {
+        {.name = "a", .t = tensor_nd(DT_BF16, 3, (int64_t[]){4, 1, 3}, values)},
+        {.name = "b", .t = tensor_nd(DT_F32, 3, (int64_t[]){4, 3, 1}, values)},
+        {.name = "c", .t = tensor_2d(DT_F16, 4, 3, values)},
+        {.name = "d", .t = tensor_1d(DT_F32, 12, values)},
+        {.name = "e", .t = tensor_2d(DT_U32, 4, 3, values)},
+    };
+    put(at, "model.safetensors", t, sizeof t / sizeof *t);
+    struct weights *w = open_ok(at);
+    struct error e = {0}, bad[4] = {0};
+    struct tensor r;
+    for (int i = 0; i < 3; i++) {
+        assert_true(weights_table(w, t[i].name, 4, 3, &r, &e));
+        assert_true(r.type == DT_F32 && r.dims == 2 && r.n[0] == 4 && r.n[1] == 3);
+    }
+    uint16_t half;
+    assert_true(weights_table(w, "a", 4, 3, &r, &e));
+    memcpy(&half, (const char *)values + 10, sizeof half); // element 5, as it was written
+    assert_true(((float *)r.data)[5] == bf16_to_f32(half));
+    assert_true(weights_table(w, "d", 12, 1, &r, &e) && weights_table(w, "d", 1, 12, &r, &e));
+    assert_false(weights_table(w, "a", 3, 4, &r, &bad[0]));
+    assert_non_null(strstr(bad[0].text, "\"a\" is [4, 1, 3] BF16, but the config asks for 3 by 4"));
+    assert_false(weights_table(w, "d", 4, 3, &r, &bad[1]));
+    assert_non_null(strstr(bad[1].text, "[12] F32, but the config asks for 4 by 3"));
+    assert_false(weights_table(w, "e", 4, 3, &r, &bad[2]));
+    assert_non_null(strstr(bad[2].text, "U32"));
+    assert_false(weights_table(w, "f", 4, 3, &r, &bad[3]));
+    assert_non_null(strstr(bad[3].text, "\"f\" is missing"));
+    r = weights_make(w, 2, 3);
+    assert_true(r.n[0] == 2 && r.n[1] == 3 && ((float *)r.data)[5] == 0);
+    weights_close(w);
+    free(at);
+}
+
 static void test_unwanted_bias_is_reported(void **state) {
     (void)state;
     char *at = fresh("bias");
@@ -541,6 +579,7 @@ int main(void) {
         cmocka_unit_test(test_index_says_what),
         cmocka_unit_test(test_listed_files),
         cmocka_unit_test(test_vectors_and_dense),
+        cmocka_unit_test(test_tables),
         cmocka_unit_test(test_unwanted_bias_is_reported),
         cmocka_unit_test(test_rename),
         cmocka_unit_test(test_transposed),

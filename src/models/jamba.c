@@ -48,6 +48,17 @@ static struct pattern read_pattern(struct config *c, const char *period, const c
 
 static bool meets(struct pattern p, int64_t i) { return i % p.period == p.offset; }
 
+// The list that some have beside the pattern must agree with it.
+static void check_kinds(struct config *c, const struct decoder_spec *s, struct pattern attention) {
+    static const char key[] = "layers_block_type";
+    if (!config_has(c, key)) return;
+    bool agrees = config_list(c, key) == (size_t)s->layers;
+    for (int64_t i = 0; i < s->layers && agrees; i++)
+        agrees =
+            sv_is(config_list_text(c, key, (size_t)i), meets(attention, i) ? "attention" : "mamba");
+    if (!agrees) config_fail(c, key, "is not what attn_layer_period and attn_layer_offset say");
+}
+
 static struct mamba_spec read_mixer(struct config *c, const struct decoder_spec *s) {
     struct mamba_spec m = {
         .inner = config_dim(c, "mamba_expand", 2) * s->hidden,
@@ -68,6 +79,7 @@ static void spec(struct config *c, struct decoder_spec *s) {
         read_pattern(c, "attn_layer_period", "attn_layer_offset", (struct pattern){8, 4});
     struct pattern experts =
         read_pattern(c, "expert_layer_period", "expert_layer_offset", (struct pattern){2, 1});
+    check_kinds(c, s, attention);
     struct mamba_spec mamba = read_mixer(c, s);
     bool any = config_int(c, "num_experts", 16) != 1;
     struct moe_spec moe = {0};

@@ -191,7 +191,8 @@ struct ssd_state {
 };
 
 static struct ssd_state state_of(const struct ssd *s, float *p) {
-    struct ssd_state st = {.h = p};
+    struct ssd_state st;
+    st.h = p;
     st.x = st.h + s->heads * s->states * s->width;
     st.b = st.x + s->heads * SSD_CHUNK * s->width;
     st.dt = st.b + SSD_CHUNK * s->groups * s->states;

@@ -1,4 +1,4 @@
-// What DeepSeek V2, V3 and the families that follow them share.
+// What DeepSeek's families, and those that took its experts or its attention, share.
 #include <math.h>
 
 #include "models/family.h"
@@ -9,6 +9,12 @@ static const struct decoder_names names = {
     .head = "lm_head",
     .layer = "model.layers.",
     .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "post_attention_layernorm"},
+    .attention = {.q = "self_attn.q_proj",
+                  .k = "self_attn.k_proj",
+                  .v = "self_attn.v_proj",
+                  .o = "self_attn.o_proj",
+                  .q_norm = "self_attn.q_norm",
+                  .k_norm = "self_attn.k_norm"},
     .mla = {.q = "self_attn.q_proj",
             .q_a = "self_attn.q_a_proj",
             .q_norm = "self_attn.q_a_layernorm",
@@ -109,4 +115,22 @@ void read_groups(struct config *c, struct moe_spec *moe, enum group_score score)
     moe->route.groups = groups;
     moe->route.top_groups = top;
     moe->route.group_score = score;
+}
+
+static void must_be(struct config *c, const char *key, const char *value) {
+    if (!sv_is(config_text(c, key, value), value)) config_fail(c, key, "must be %s", value);
+}
+
+void read_biased_experts(struct config *c, struct decoder_spec *spec, double scale) {
+    struct moe_spec moe =
+        read_experts(c, "n_routed_experts", config_dim(c, "moe_intermediate_size", 0));
+    if (!sv_is(config_text(c, "scoring_func", ""), "noaux_tc"))
+        must_be(c, "scoring_func", "sigmoid");
+    must_be(c, "topk_method", "noaux_tc");
+    moe.route.score = ROUTE_SIGMOID;
+    moe.route.normalize = config_bool(c, "norm_topk_prob", true);
+    moe.route.scale = (float)config_number(c, "routed_scaling_factor", scale);
+    moe.choice_bias = true;
+    read_groups(c, &moe, GROUP_BEST_TWO);
+    read_deepseek_experts(c, spec, moe);
 }

@@ -8,7 +8,9 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
     family_gemma3_text, family_cohere2, family_olmo2, family_llama4_text, family_hunyuan,
     family_granite, family_gemma, family_olmo3, family_mixtral, family_qwen3_moe, family_gpt_oss,
     family_qwen2_moe, family_olmoe, family_mamba2, family_lfm2, family_recurrent_gemma,
-    family_jamba, family_mamba, family_falcon_mamba, family_deepseek_v3, family_deepseek_v2;
+    family_jamba, family_mamba, family_falcon_mamba, family_deepseek_v3, family_deepseek_v2,
+    family_glm4_moe, family_glm4_moe_lite, family_solar_open, family_dots1, family_deepseek,
+    family_minimax;
 
 static const struct family *const registry[] = {
     &family_llama,           //
@@ -41,6 +43,12 @@ static const struct family *const registry[] = {
     &family_falcon_mamba,    //
     &family_deepseek_v3,     //
     &family_deepseek_v2,     //
+    &family_glm4_moe,        //
+    &family_glm4_moe_lite,   //
+    &family_solar_open,      //
+    &family_dots1,           //
+    &family_deepseek,        //
+    &family_minimax,         //
 };
 
 const struct family *const *families(size_t *n) {

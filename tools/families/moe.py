@@ -123,23 +123,86 @@ DEEPSEEK = dict(
     moe_intermediate_size=20, moe_layer_freq=1, n_shared_experts=2, num_attention_heads=3, num_experts_per_tok=3,
     num_hidden_layers=2, num_key_value_heads=3, qk_nope_head_dim=20, qk_rope_head_dim=12, rms_norm_eps=1e-6, rope_theta=10000,
     rope_scaling={"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707,
-                  "original_max_position_embeddings": 32, "type": "yarn"}, tie_word_embeddings=False, v_head_dim=28, vocab_size=67)
+                  "original_max_position_embeddings": 32, "type": "yarn"},
+    tie_word_embeddings=False, v_head_dim=28, vocab_size=67)
 
 # deepseek_v2: a query head is [plain | rotary], kv_b gives a head [plain key | value]; rope on neighbouring pairs; yarn
 # scales the scores by the square of what mscale_all_dim gives; softmax over all experts, never normalized; a group's
 # score is its best expert's.
 CASES["deepseek_v2"] = dict(hf="DeepseekV2ForCausalLM", hf_args=dict(seed=3), quantized=[], config=dict(
     DEEPSEEK, architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2", n_group=4, n_routed_experts=8,
-    norm_topk_prob=False, num_attention_heads=4, num_key_value_heads=4, q_lora_rank=None, routed_scaling_factor=2.0, scoring_func="softmax", topk_group=2, topk_method="group_limited_greedy"))
+    norm_topk_prob=False, num_attention_heads=4, num_key_value_heads=4, q_lora_rank=None,
+    routed_scaling_factor=2.0, scoring_func="softmax", topk_group=2, topk_method="group_limited_greedy"))
 
 # deepseek_v3: sigmoid scores; choice alone by score + bias; a group's score is the sum of its best two; weights divided
 # by their sum, times a factor; queries through a normed vector. MLX has two stacks of matrices in place of kv_b.
 CASES["deepseek_v3"] = dict(hf="DeepseekV3ForCausalLM", quantized=[], hf_args=dict(seed=2, gains={
     "correction_bias": lambda noise, init, g: 1 + 0.2 * noise}), config=dict(
     DEEPSEEK, architectures=["DeepseekV3ForCausalLM"], model_type="deepseek_v3", n_group=3, n_routed_experts=9,
-    norm_topk_prob=True, num_nextn_predict_layers=1, q_lora_rank=28, routed_scaling_factor=2.5, scoring_func="sigmoid", topk_group=2,
-    topk_method="noaux_tc"), variants={
+    norm_topk_prob=True, num_nextn_predict_layers=1, q_lora_rank=28, routed_scaling_factor=2.5, scoring_func="sigmoid",
+    topk_group=2, topk_method="noaux_tc"), variants={
     "groups": dict(hf_args=dict(seed=4), config=dict(kv_lora_rank=32, qk_nope_head_dim=32, q_lora_rank=32, v_head_dim=20,
                                                      moe_intermediate_size=32, n_routed_experts=6, n_shared_experts=1),
                    quantized=[dict(bits=4, group_size=32)]),
 })
+
+
+def apart(weights):
+    """MLX's stacks of experts -> one tensor an expert, as published."""
+    out = {}
+    for name, w in weights.items():
+        head, stacked, leaf = name.partition("mlp.switch_mlp.")
+        for e in range(w.shape[0] if stacked else 0):
+            out[f"{head}mlp.experts.{e}.{leaf}"] = w[e]
+        if not stacked:
+            out[name] = w
+    return out
+
+
+# What DeepSeek's experts stand under in other families.
+ROUTED = dict(BASE, first_k_dense_replace=1, intermediate_size=56, moe_intermediate_size=20, n_routed_experts=5,
+              n_shared_experts=1, num_experts_per_tok=2, num_hidden_layers=2, tie_word_embeddings=False)
+BIAS = {"correction_bias": lambda noise, init, g: 1 + 0.2 * noise}
+
+# deepseek: the first: softmax over all, not normalized, ordinary attention. Only mlx-lm has it.
+CASES["deepseek"] = dict(publish=apart, quantized=[], config=dict(
+    ROUTED, architectures=["DeepseekForCausalLM"], model_type="deepseek",
+    attention_bias=False, moe_layer_freq=1, norm_topk_prob=False,
+    rms_norm_eps=1e-6, rope_scaling=None, rope_theta=10000, scoring_func="softmax"))
+
+# dots1: a norm on each head's query and key; "noaux_tc" as its scoring_func is the sigmoid.
+CASES["dots1"] = dict(hf="Dots1ForCausalLM", hf_args=dict(gains=BIAS), quantized=[], config=dict(
+    ROUTED, architectures=["Dots1ForCausalLM"], model_type="dots1",
+    attention_bias=False, head_dim=12, max_window_layers=2, n_group=1,
+    norm_topk_prob=True, rms_norm_eps=1e-5, rope_scaling=None, rope_theta=10000000, routed_scaling_factor=2.5,
+    scoring_func="noaux_tc", sliding_window=None, topk_group=1, topk_method="noaux_tc", use_sliding_window=False))
+
+# glm4_moe: half of each head rotates; biases on q, k and v alone; norms of heads with use_qk_norm.
+CASES["glm4_moe"] = dict(hf="Glm4MoeForCausalLM", hf_args=dict(gains=BIAS, seed=2), quantized=[], config=dict(
+    ROUTED, architectures=["Glm4MoeForCausalLM"], model_type="glm4_moe",
+    attention_bias=True, head_dim=24, n_group=1, norm_topk_prob=True,
+    num_nextn_predict_layers=1, partial_rotary_factor=0.5, rms_norm_eps=1e-5, rope_scaling=None, rope_theta=1000000,
+    routed_scaling_factor=1.5, topk_group=1, use_qk_norm=True))
+
+# glm4_moe_lite: DeepSeek V3's attention and experts, without yarn.
+CASES["glm4_moe_lite"] = dict(hf="Glm4MoeLiteForCausalLM", hf_args=dict(gains=BIAS, seed=2), quantized=[], config=dict(
+    ROUTED, architectures=["Glm4MoeLiteForCausalLM"], model_type="glm4_moe_lite",
+    attention_bias=False, kv_lora_rank=24, n_group=1,
+    norm_topk_prob=True, num_key_value_heads=4, num_nextn_predict_layers=1, partial_rotary_factor=1.0, q_lora_rank=28,
+    qk_nope_head_dim=20, qk_rope_head_dim=12, rms_norm_eps=1e-5, rope_scaling=None, rope_theta=1000000,
+    routed_scaling_factor=1.8, topk_group=1, topk_method="noaux_tc", v_head_dim=28))
+
+# solar_open: yarn, which mlx-lm does not read here.
+CASES["solar_open"] = dict(hf="SolarOpenForCausalLM", agree=False, hf_args=dict(gains=BIAS, seed=3), config=dict(
+    ROUTED, architectures=["SolarOpenForCausalLM"], model_type="solar_open",
+    attention_bias=False, first_k_dense_replace=0, head_dim=12,
+    n_group=1, norm_topk_prob=True, partial_rotary_factor=1.0, rms_norm_eps=1e-5,
+    rope_scaling={"type": "yarn", "rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32},
+    rope_theta=1000000, routed_scaling_factor=1.0, topk_group=1, use_qk_norm=False))
+
+# minimax: norms over the whole query and key; rotary_dim of each head rotates; the bias is not the router's own tensor.
+CASES["minimax"] = dict(hf="MiniMaxM2ForCausalLM", hf_args=dict(gains=BIAS, seed=4), quantized=[], config=dict(
+    BASE, architectures=["MiniMaxM2ForCausalLM"], model_type="minimax_m2", attn_type_list=[1, 1],
+    head_dim=20, intermediate_size=24, num_experts_per_tok=2, num_hidden_layers=2, num_local_experts=5, qk_norm_type="per_layer", rms_norm_eps=1e-6,
+    rope_theta=5000000, rotary_dim=8, scoring_func="sigmoid", shared_intermediate_size=0, tie_word_embeddings=False,
+    use_qk_norm=True, use_routing_bias=True))

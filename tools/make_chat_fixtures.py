@@ -18,6 +18,7 @@ templates/       templates as published with their models (make_reply_cases.py h
 """
 import argparse
 import datetime
+import functools
 import json
 import pathlib
 import shutil
@@ -56,18 +57,50 @@ def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False)
                       sort_keys=sort_keys)
 
 
-def environment():
+class Dict:
+    """The function dict: no class, whose attributes could be reached."""
+
+    def __call__(self, *args, **kwargs):
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args):
+        return dict.fromkeys(*args)
+
+
+class Namespace(jinja2.utils.Namespace):
+    """One without names that begin with an underscore."""
+
+    def __init__(*args, **kwargs):
+        attributes = dict(*args[1:], **kwargs)
+        for name in attributes:
+            Namespace.check(name)
+        jinja2.utils.Namespace.__init__(args[0], attributes)
+
+    def __setitem__(self, name, value):
+        Namespace.check(name)
+        jinja2.utils.Namespace.__setitem__(self, name, value)
+
+    @staticmethod
+    def check(name):
+        if isinstance(name, str) and name.startswith("_"):
+            raise jinja2.exceptions.SecurityError(f"a namespace cannot hold {name!r}")
+
+
+@functools.lru_cache(64)
+def template(source):
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = NOW.strftime
-    return env
+    env.globals["dict"] = Dict()
+    env.globals["namespace"] = Namespace
+    return env.from_string(source)
 
 
 def render(source, context):
     try:
-        return {"expected": environment().from_string(source).render(**context)}
+        return {"expected": template(source).render(**context)}
     except Exception as e:  # whatever Python raises, the engine must refuse
         return {"error": str(e).split("\n")[0][:200],
                 "raised": type(e) is jinja2.exceptions.TemplateError}
@@ -289,15 +322,18 @@ def talk(source, t):
     message to continue is marked and cut at its mark."""
     messages = [{k: v for k, v in m.items() if v is not None} for m in t["messages"]]
     for i, m in enumerate(messages):
-        if "reasoning_content" in m:
-            messages[i] = {"thinking": m["reasoning_content"], **m}
+        said = [m[name] for name in ("reasoning_content", "thinking", "reasoning") if name in m]
+        if said:
+            messages[i] = {"thinking": said[0], **m, "reasoning_content": said[0]}
     if t.get("go_on"):
         messages[-1] = {**messages[-1], "content": messages[-1]["content"] + MARK}
     out = render(source, {**TOKENS, **t.get("kwargs", {}), "messages": messages, "tools": t.get("tools"),
                           "documents": t.get("documents"), "add_generation_prompt": t.get("generate", False)})
     if t.get("go_on") and "expected" in out:
         text = out["expected"]
-        at = text.rindex(MARK.strip())
+        at = text.rfind(MARK.strip())
+        if at < 0 or "content" not in source or t["messages"][-1]["content"].strip() not in text:
+            return {"error": "the template does not keep the last message as it is", "raised": False}
         spaced = text[at:at + len(MARK)] == MARK
         out["expected"] = text[:at] if spaced else text[:at].rstrip()
     return out

@@ -110,6 +110,22 @@ static struct value cycler_member(const struct cycler *c, struct sv name) {
     return sv_is(name, "current") ? c->items.at[c->pos] : (struct value){.kind = V_MISSING};
 }
 
+static struct value number_member(struct value v, struct sv name) {
+    bool whole = v.kind != V_FLOAT;
+    struct value self = v.kind == V_BOOL ? int_value(v.b) : v;
+    if (sv_is(name, "real")) return self;
+    if (sv_is(name, "imag")) return whole ? int_value(0) : float_value(0);
+    if (whole && sv_is(name, "numerator")) return self;
+    if (whole && sv_is(name, "denominator")) return int_value(1);
+    return (struct value){.kind = V_MISSING};
+}
+
+static struct value range_member(const struct range *r, struct sv name) {
+    if (sv_is(name, "start")) return int_value(r->start);
+    if (sv_is(name, "stop")) return int_value(r->stop);
+    return sv_is(name, "step") ? int_value(r->step) : (struct value){.kind = V_MISSING};
+}
+
 struct value get_attribute(struct vm *vm, struct value v, struct sv name) {
     struct value x = {.kind = V_MISSING};
     if (sv_starts(name, sv("__")) && sv_ends(name, sv("__"))) return unsafe_member(vm, v, name);
@@ -120,6 +136,11 @@ struct value get_attribute(struct vm *vm, struct value v, struct sv name) {
     case V_LOOP: return loop_member(vm, v.loop, name);
     case V_MACRO: return macro_member(vm, v.macro, name);
     case V_CYCLER: return cycler_member(v.cycler, name);
+    case V_BOOL:
+    case V_INT:
+    case V_BIG:
+    case V_FLOAT: return number_member(v, name);
+    case V_RANGE: return range_member(v.range, name);
     case V_TUPLE: return v.list->group ? group_member(v.list, name) : x;
     default: return x;
     }
@@ -168,8 +189,7 @@ struct value get_slice(struct vm *vm, struct value v, const struct value part[3]
     if (v.kind == V_UNDEFINED) raise_undefined(vm, v);
     size_t n = 0;
     bool sliced = v.kind == V_TEXT || v.kind == V_LIST || v.kind == V_TUPLE || v.kind == V_RANGE;
-    for (int i = 0; i < 3; i++) sliced &= part[i].kind == V_NONE || is_int(part[i]);
-    if (!sliced || !has_length(v, &n)) return undefined_member(vm, v, sv("slice"));
+    if (!sliced || !has_length(v, &n)) raise_error(vm, "'%s' object can't be sliced", type_name(v));
     int64_t len = (int64_t)n, step = 1;
     if (part[2].kind != V_NONE) step = to_int(vm, part[2], "a slice step");
     if (step == 0) raise_error(vm, "slice step cannot be zero");

@@ -32,7 +32,7 @@ enum node_kind {
     N_PRINT,      // a
     N_IF,         // a: the test; item[n]; b: an N_IF for elif, or an N_BODY, or NULL
     N_BODY,       // item[n]
-    N_SCOPE,      // item[n], in a scope of its own; flag: that of the template (block)
+    N_SCOPE,      // item[n], in a scope of its own; flag: that of the template (block, text: name)
     N_WITH,       // targets a, b: tuples of equal length; item[n]
     N_FOR,        // target a, iterable b, condition c or NULL; item[n]; otherwise: N_BODY or NULL
     N_SET,        // target a, value b
@@ -42,6 +42,7 @@ enum node_kind {
     N_CALL_BLOCK, // call a, macro; item[n]
     N_AUTOESCAPE, // a; item[n]
     N_NS_TARGET,  // symbol . text, as a target
+    N_ABSENT,     // text: what a template by itself can't do, an error when it is reached
     N_BREAK,
     N_CONTINUE,
 };
@@ -80,6 +81,8 @@ struct node {
     struct call_args *args;
     const struct builtin *fn;
     struct signature *macro;
+    const int *unset; // symbols that are undefined where the scope of this node begins (scopes.c)
+    size_t n_unset;
 };
 
 // A compiled template.
@@ -119,5 +122,7 @@ struct tokens {
 struct tokens lex(struct vm *vm, struct sv source);
 // `symbols` is the caller's, to be freed also when parsing fails.
 void parse(struct vm *vm, const struct tokens *tokens, struct map *symbols, struct jinja *t);
+// What jinja2's compiler decides before anything runs; see there.
+void resolve_scopes(struct vm *vm, struct jinja *t);
 
 #endif

@@ -1,4 +1,5 @@
 #include "chat/jinja/filters.h"
+#include "chat/jinja/letters.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -18,6 +19,7 @@ static struct value filter_abs(struct vm *vm, const struct value *at, const stru
 static struct value filter_attr(struct vm *vm, const struct value *at, const struct args *all) {
     (void)all;
     if (at[1].kind != V_TEXT) raise_error(vm, "attr needs a name");
+    if (at[0].kind == V_UNDEFINED) raise_undefined(vm, at[0]);
     struct value v = get_attribute(vm, at[0], sv_of(at[1]));
     return v.kind == V_MISSING ? undefined_member(vm, at[0], sv_of(at[1])) : v;
 }
@@ -36,34 +38,26 @@ static struct value filter_default(struct vm *vm, const struct value *at, const 
     return at[1].kind == V_MISSING ? text_value(vm, sv("")) : at[1];
 }
 
-static struct value filter_filesizeformat(struct vm *vm, const struct value *at,
-                                          const struct args *all) {
-    (void)all;
-    static const char *const units[] = {"k", "M", "G", "T", "P", "E", "Z", "Y"};
-    bool binary_units = truth(at[1]);
-    double base = binary_units ? 1024 : 1000;
-    if (at[0].kind == V_TEXT ? false : !is_number(at[0]))
-        raise_error(vm, "filesizeformat needs a number, not %s", type_name(at[0]));
-    double bytes = at[0].kind == V_TEXT ? strtod(sv_of(at[0]).p, NULL) : to_double(vm, at[0]);
-    char text[64];
-    if (bytes == 1) {
-        snprintf(text, sizeof text, "1 Byte");
-    } else if (bytes < base) {
-        snprintf(text, sizeof text, "%.0f Bytes", trunc(bytes));
-    } else {
-        size_t i = 0;
-        double unit = base * base;
-        while (i < 7 && bytes >= unit) i++, unit *= base;
-        char letter = binary_units ? (char)toupper(units[i][0]) : units[i][0];
-        snprintf(text, sizeof text, "%.1f %c%sB", base * bytes / unit, letter,
-                 binary_units ? "i" : "");
+// Trimmed, and with the decimals of every script as those of ASCII.
+static struct sv plain_digits(struct vm *vm, struct sv s) {
+    s = strip(s, true, true);
+    char *p = vm_alloc(vm, s.n, 1);
+    size_t n = 0;
+    for (size_t i = 0, len; i < s.n; i += len) {
+        int32_t cp = utf8_decode(s, i, &len);
+        int digit = decimal_value(cp);
+        for (size_t k = 0; k < len; k++)
+            if (digit < 0)
+                p[n++] = s.p[i + k];
+            else if (!k)
+                p[n++] = (char)('0' + digit);
     }
-    return text_copy(vm, sv(text));
+    return sv_n(p, n);
 }
 
 // Text as float() reads it; false when it isn't a number.
 static bool read_float(struct vm *vm, struct sv s, double *out) {
-    s = strip(s, true, true);
+    s = plain_digits(vm, s);
     char *p = vm_alloc(vm, s.n + 1, 1), *end;
     size_t n = 0;
     for (size_t i = 0; i < s.n; i++) {
@@ -80,7 +74,7 @@ static bool read_float(struct vm *vm, struct sv s, double *out) {
 // Text as int(text, base) reads it; V_MISSING when it isn't an integer.
 static struct value read_int(struct vm *vm, struct sv s, int base) {
     struct value none = {.kind = V_MISSING};
-    s = strip(s, true, true);
+    s = plain_digits(vm, s);
     bool neg = s.n && s.p[0] == '-', zero = false;
     if (s.n && (s.p[0] == '-' || s.p[0] == '+')) s = sv_cut(s, 1, s.n);
     int marked_base = 10;
@@ -127,6 +121,38 @@ static struct value filter_int(struct vm *vm, const struct value *at, const stru
     return isfinite(f) ? int_from_double(vm, f) : otherwise;
 }
 
+static struct value filter_filesizeformat(struct vm *vm, const struct value *at,
+                                          const struct args *all) {
+    (void)all;
+    static const char units[] = "kMGTPEZY";
+    bool binary_units = truth(at[1]);
+    double base = binary_units ? 1024 : 1000, bytes;
+    if (at[0].kind == V_UNDEFINED) raise_undefined(vm, at[0]);
+    if (is_number(at[0]))
+        bytes = to_double(vm, at[0]);
+    else if (at[0].kind != V_TEXT || !read_float(vm, sv_of(at[0]), &bytes))
+        raise_error(vm, "filesizeformat needs a number, not %s", type_name(at[0]));
+    char text[400];
+    if (bytes == 1) {
+        snprintf(text, sizeof text, "1 Byte");
+    } else if (bytes < base) {
+        if (isinf(bytes)) raise_error(vm, "cannot convert float infinity to integer");
+        snprintf(text, sizeof text, "%.0f Bytes", bytes > -1 ? fabs(trunc(bytes)) : trunc(bytes));
+    } else {
+        size_t i = 0;
+        double unit = base * base;
+        while (i < 7 && !(bytes < unit)) i++, unit *= base;
+        char letter = binary_units && !i ? 'K' : units[i];
+        if (isfinite(bytes))
+            snprintf(text, sizeof text, "%.1f %c%sB", base * bytes / unit, letter,
+                     binary_units ? "i" : "");
+        else
+            snprintf(text, sizeof text, "%s %c%sB", isnan(bytes) ? "nan" : "inf", letter,
+                     binary_units ? "i" : "");
+    }
+    return text_copy(vm, sv(text));
+}
+
 static struct value filter_float(struct vm *vm, const struct value *at, const struct args *all) {
     (void)all;
     struct value otherwise = at[1].kind == V_MISSING ? float_value(0) : at[1];
@@ -167,14 +193,9 @@ static struct value filter_round(struct vm *vm, const struct value *at, const st
         return is_int(at[0]) ? int_from_double(vm, f) : float_value(f);
     }
     double unit = pow(10, (double)places);
-    return float_value((up ? ceil(f * unit) : floor(f * unit)) / unit);
-}
-
-static struct value filter_pprint(struct vm *vm, const struct value *at, const struct args *all) {
-    (void)all;
-    size_t mark = text_mark(vm);
-    put_repr(vm, at[0]);
-    return text_take(vm, mark);
+    if (!isfinite(f * unit)) raise_error(vm, "cannot convert float infinity or NaN to integer");
+    f = up ? ceil(f * unit) : floor(f * unit);
+    return float_value(f == 0 ? 0 : f / unit); // an integer is no -0.0
 }
 
 static struct sv separator(struct vm *vm, struct value pair, size_t i, struct sv otherwise) {

@@ -1,5 +1,5 @@
-// The filters of jinja2, in three files: on text (text_filters.c), on sequences (list_filters.c),
-// and the rest with the table (filters.c).
+// The filters of jinja2: on text (text_filters.c, wrap.c, html.c), on sequences (list_filters.c),
+// pprint.c, and the rest with the table (filters.c).
 #ifndef CHAT_FILTERS_H
 #define CHAT_FILTERS_H
 
@@ -10,10 +10,12 @@ builtin_fn filter_capitalize, filter_center, filter_escape, filter_forceescape, 
     filter_title, filter_trim, filter_truncate, filter_upper, filter_urlencode, filter_urlize,
     filter_wordcount, filter_wordwrap, filter_xmlattr;
 builtin_fn filter_batch, filter_dictsort, filter_first, filter_groupby, filter_items, filter_join,
-    filter_last, filter_list, filter_map, filter_max, filter_min, filter_random, filter_reject,
-    filter_rejectattr, filter_reverse, filter_select, filter_selectattr, filter_slice, filter_sort,
-    filter_sum, filter_unique;
+    filter_last, filter_list, filter_map, filter_max, filter_min, filter_pprint, filter_random,
+    filter_reject, filter_rejectattr, filter_reverse, filter_select, filter_selectattr,
+    filter_slice, filter_sort, filter_sum, filter_unique;
 
 static inline bool given(struct value v) { return v.kind != V_MISSING && v.kind != V_NONE; }
+
+struct value need_text(struct vm *vm, struct value v, const char *filter); // or an error
 
 #endif

@@ -3,13 +3,15 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct spec { // what both have in common
     uint32_t fill;
     char align; // < > ^ =, 0: by kind
     char sign;  // + - space
-    bool alt, comma, underscore;
+    char group; // , or _ between groups of digits, 0: none
+    bool alt, unsign_zero;
     size_t width;
     int precision; // -1: none
     char type;     // 0: none
@@ -17,26 +19,36 @@ struct spec { // what both have in common
 
 enum { MAX_PRECISION = 400 };
 
-// A number's digits, grouped by threes when asked, and their padding. digits is ASCII.
+static bool digit_of(char c, bool hex) {
+    return (c >= '0' && c <= '9') || (hex && (c | 32) >= 'a' && (c | 32) <= 'f');
+}
+
+// A number's digits, grouped when asked (threes, fours in bases 2, 8, 16), and their padding.
+// digits is ASCII. Zeros that fill the width after the sign are grouped too.
 static void put_digits(struct vm *vm, const struct spec *f, bool neg, const char *prefix,
                        struct sv digits) {
     const char *sign = neg ? "-" : f->sign == '+' ? "+" : f->sign == ' ' ? " " : "";
-    char comma = f->comma ? ',' : '_';
-    size_t whole = 0, n = digits.n;
-    while (whole < digits.n && digits.p[whole] >= '0' && digits.p[whole] <= '9') whole++;
-    size_t commas = (f->comma || f->underscore) && whole ? (whole - 1) / 3 : 0;
-    n += commas + strlen(sign) + strlen(prefix);
-    size_t pad = f->width > n ? f->width - n : 0;
+    size_t by = f->type && strchr("xXob", f->type) ? 4 : 3, whole = 0;
+    while (whole < digits.n && digit_of(digits.p[whole], by == 4)) whole++;
+    size_t fixed = strlen(sign) + strlen(prefix) + digits.n - whole; // all but the whole digits
+    size_t groups = f->group && whole ? (whole - 1) / by : 0, zeros = 0;
+    if (f->group && whole && f->align == '=' && f->fill == '0') {
+        size_t room = f->width > fixed ? f->width - fixed : 0; // digits and separators
+        size_t most = room ? room - room / (by + 1) : 0;
+        if (most > whole) zeros = most - whole, groups = (most - 1) / by;
+    }
+    size_t n = fixed + whole + zeros + groups, pad = f->width > n ? f->width - n : 0;
     char align = f->align ? f->align : '>';
     size_t left = align == '>' ? pad : align == '^' ? pad / 2 : 0;
     put_fill(vm, f->fill, left);
     puts_text(vm, sign);
     puts_text(vm, prefix);
     if (align == '=') put_fill(vm, f->fill, pad);
-    for (size_t i = 0; i < digits.n; i++) {
-        if (commas && i && i < whole && (whole - i) % 3 == 0) put_char(vm, comma);
-        put_char(vm, digits.p[i]);
+    for (size_t i = zeros + whole; i > 0; i--) {
+        put_char(vm, i > whole ? '0' : digits.p[whole - i]);
+        if (groups && i > 1 && (i - 1) % by == 0) put_char(vm, f->group);
     }
+    put(vm, sv_cut(digits, whole, digits.n));
     if (align == '<' || align == '^') put_fill(vm, f->fill, pad - left);
 }
 
@@ -59,28 +71,62 @@ static void put_integer(struct vm *vm, const struct spec *f, struct value v) {
     put_digits(vm, f, neg, prefix, sv_cut(digits, neg, digits.n));
 }
 
-static void put_real(struct vm *vm, const struct spec *f, struct value v) {
-    double x = to_double(vm, v);
-    if (f->type == '%') x *= 100;
-    bool neg = signbit(x) && !isnan(x);
+// Without a type, a precision is that of g, but the number always shows as a float: at p digits
+// before the point it takes an exponent, and else has a digit after it.
+static void put_general(struct vm *vm, double x, int precision, bool alt) {
+    char text[MAX_PRECISION + 400];
+    if (!precision) precision = 1;
+    snprintf(text, sizeof text, "%.*e", precision - 1, x);
+    char *e = strchr(text, 'e');
+    if (atoi(e + 1) + 1 != precision) {
+        snprintf(text, sizeof text, alt ? "%#.*g" : "%.*g", precision, x);
+        puts_text(vm, text);
+        if (!strpbrk(text, ".e")) puts_text(vm, ".0");
+        return;
+    }
+    char *end = e;
+    if (!alt && memchr(text, '.', (size_t)(e - text))) {
+        while (end[-1] == '0') end--;
+        if (end[-1] == '.') end--;
+    }
+    put(vm, sv_n(text, (size_t)(end - text)));
+    puts_text(vm, e);
+}
+
+static void put_finite(struct vm *vm, const struct spec *f, double x) {
     char text[MAX_PRECISION + 400], fmt[16];
     int precision = f->precision < 0 ? 6 : f->precision;
     if (precision > MAX_PRECISION)
         raise_error(vm, "a precision of %d is over %d", precision, MAX_PRECISION);
-    char type = f->type == '%' ? 'f' : f->type ? f->type : 'g';
-    size_t mark = text_mark(vm);
-    if (isnan(x) || isinf(x)) {
-        puts_text(vm, isnan(x) ? "nan" : "inf");
-    } else if (!f->type && f->precision < 0) {
-        put_float(vm, fabs(x));
+    if (!f->type && f->precision < 0) {
+        put_float(vm, x);
+    } else if (!f->type) {
+        put_general(vm, x, precision, f->alt);
     } else {
-        snprintf(fmt, sizeof fmt, "%%%s.*%c", f->alt ? "#" : "", type);
-        snprintf(text, sizeof text, fmt, precision, fabs(x));
+        snprintf(fmt, sizeof fmt, "%%%s.*%c", f->alt ? "#" : "", f->type == '%' ? 'f' : f->type);
+        snprintf(text, sizeof text, fmt, precision, x);
         puts_text(vm, text);
-        if (!f->type && !strpbrk(text, ".e")) puts_text(vm, ".0");
     }
+}
+
+static bool all_zeros(struct sv s) {
+    for (size_t i = 0; i < s.n && s.p[i] != 'e' && s.p[i] != 'E'; i++)
+        if (s.p[i] >= '1' && s.p[i] <= '9') return false;
+    return true;
+}
+
+static void put_real(struct vm *vm, const struct spec *f, struct value v) {
+    double x = to_double(vm, v);
+    if (f->type == '%') x *= 100;
+    bool neg = signbit(x) && !isnan(x), capital = f->type && strchr("EFG", f->type);
+    size_t mark = text_mark(vm);
+    if (isfinite(x))
+        put_finite(vm, f, fabs(x));
+    else
+        puts_text(vm, isnan(x) ? capital ? "NAN" : "nan" : capital ? "INF" : "inf");
     if (f->type == '%') put_char(vm, '%');
     struct sv digits = sv_of(text_take(vm, mark));
+    if (f->unsign_zero && isfinite(x) && all_zeros(digits)) neg = false;
     put_digits(vm, f, neg, "", digits);
 }
 
@@ -96,6 +142,20 @@ static void put_padded(struct vm *vm, const struct spec *f, struct value text) {
     put_fill(vm, f->fill, left);
     put(vm, s);
     put_fill(vm, f->fill, pad - left);
+}
+
+// repr() with escapes for all but ASCII.
+static void put_ascii(struct vm *vm, struct value v) {
+    char code[16];
+    size_t mark = text_mark(vm);
+    put_repr(vm, v);
+    struct sv s = sv_of(text_take(vm, mark));
+    for (size_t i = 0, len; i < s.n; i += len) {
+        int32_t cp = utf8_decode(s, i, &len);
+        const char *fmt = cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x";
+        snprintf(code, sizeof code, fmt, (unsigned)cp);
+        put(vm, cp < 0x80 ? sv_n(s.p + i, len) : sv(code));
+    }
 }
 
 static bool at_digit(struct sv s, size_t i) { return i < s.n && s.p[i] >= '0' && s.p[i] <= '9'; }
@@ -169,12 +229,12 @@ static struct value percent_text(struct vm *vm, char type, struct value v) {
     size_t mark = text_mark(vm);
     if (type == 's') return to_text(vm, v);
     if (type == 'c' && v.kind == V_TEXT && v.text->chars == 1) return v;
-    if (type == 'r' || type == 'a') {
+    if (type == 'r') {
         put_repr(vm, v);
+    } else if (type == 'a') {
+        put_ascii(vm, v);
     } else if (type == 'c') {
-        int64_t cp = to_int(vm, v, "%c's value");
-        if (cp < 0 || cp > 0x10ffff) raise_error(vm, "%%c arg not in range(0x110000)");
-        put_code(vm, (uint32_t)cp);
+        put_character(vm, to_int(vm, v, "%c's value"));
     } else {
         return (struct value){.kind = V_MISSING};
     }
@@ -250,24 +310,31 @@ struct braces {
     size_t next; // automatic number
 };
 
+static void read_group(struct vm *vm, struct sv s, size_t *i, struct spec *f) {
+    while (*i < s.n && (s.p[*i] == ',' || s.p[*i] == '_')) {
+        if (f->group) raise_error(vm, "Cannot specify both '%c' and '%c'.", f->group, s.p[*i]);
+        f->group = s.p[(*i)++];
+    }
+}
+
 static void read_spec(struct vm *vm, struct sv s, struct spec *f) {
     size_t i = 0, len = 0;
     *f = (struct spec){.fill = ' ', .precision = -1};
     int32_t first = s.n ? utf8_decode(s, 0, &len) : 0;
-    if (s.n > len && memchr("<>^=", s.p[len], 4))
+    bool filled = s.n > len && memchr("<>^=", s.p[len], 4);
+    if (filled)
         f->fill = (uint32_t)first, f->align = s.p[len], i = len + 1;
     else if (s.n && memchr("<>^=", s.p[0], 4))
         f->align = s.p[0], i = 1;
     if (i < s.n && memchr("+- ", s.p[i], 3)) f->sign = s.p[i++];
-    if (i < s.n && s.p[i] == 'z') i++;
+    if (i < s.n && s.p[i] == 'z') f->unsign_zero = true, i++;
     if (i < s.n && s.p[i] == '#') f->alt = true, i++;
-    if (i < s.n && s.p[i] == '0') {
-        if (!f->align) f->align = '=', f->fill = '0';
+    if (i < s.n && s.p[i] == '0' && !filled) {
+        f->fill = '0';
         i++;
     }
     f->width = read_count(vm, s, &i);
-    if (i < s.n && s.p[i] == ',') f->comma = true, i++;
-    if (i < s.n && s.p[i] == '_') f->underscore = true, i++;
+    read_group(vm, s, &i, f);
     if (i < s.n && s.p[i] == '.') {
         i++;
         if (!at_digit(s, i)) raise_error(vm, "Format specifier missing precision");
@@ -275,6 +342,43 @@ static void read_spec(struct vm *vm, struct sv s, struct spec *f) {
     }
     if (i < s.n) f->type = s.p[i++];
     if (i < s.n) raise_error(vm, "Invalid format specifier");
+    bool grouped =
+        !f->type || strchr("defgEGF%", f->type) || (f->group == '_' && strchr("boxX", f->type));
+    if (f->group && !grouped) raise_error(vm, "Cannot specify '%c' with '%c'.", f->group, f->type);
+}
+
+static void format_text(struct vm *vm, const struct spec *f, struct value v) {
+    if (f->sign) raise_error(vm, "Sign not allowed in string format specifier");
+    if (f->alt || f->unsign_zero || f->align == '=')
+        raise_error(vm, "'#', 'z' and '=' are not allowed in string format specifier");
+    if (f->group) raise_error(vm, "Cannot specify '%c' with 's'.", f->group);
+    put_padded(vm, f, v);
+}
+
+static void format_number(struct vm *vm, struct spec *f, struct value v) {
+    bool real = f->type && strchr("eEfFgG%", f->type);
+    if (!f->align && f->fill == '0') f->align = '=';
+    if (f->type == 'n') f->type = is_int(v) ? 'd' : 'g';
+    if (real || v.kind == V_FLOAT) {
+        put_real(vm, f, v);
+        return;
+    }
+    if (f->precision >= 0) raise_error(vm, "Precision not allowed in integer format specifier");
+    if (f->unsign_zero)
+        raise_error(vm, "Negative zero coercion (z) not allowed in format specifier with integer "
+                        "presentation type");
+    if (f->type != 'c') {
+        put_integer(vm, f, v);
+        return;
+    }
+    if (f->sign || f->alt)
+        raise_error(vm, "'%c' not allowed with integer format specifier 'c'",
+                    f->sign ? f->sign : '#');
+    size_t mark = text_mark(vm);
+    put_character(vm, to_int(vm, v, "a character"));
+    if (!f->align) f->align = '>';
+    if (f->align == '=') f->align = '>';
+    put_padded(vm, f, text_take(vm, mark));
 }
 
 static void put_formatted(struct vm *vm, struct value v, struct sv spec) {
@@ -283,33 +387,17 @@ static void put_formatted(struct vm *vm, struct value v, struct sv spec) {
         put_str(vm, v);
         return;
     }
+    bool text = v.kind == V_TEXT;
+    if (!text && !is_number(v))
+        raise_error(vm, "unsupported format string passed to %s.__format__", type_name(v));
     read_spec(vm, spec, &f);
-    bool real = f.type && strchr("eEfFgG%", f.type), whole = f.type && strchr("dxXobn", f.type);
-    if (v.kind == V_TEXT && (!f.type || f.type == 's')) {
-        if (f.align == '=') raise_error(vm, "'=' alignment not allowed in string format specifier");
-        put_padded(vm, &f, v);
-        return;
-    }
-    if (is_int(v) && f.type == 'c') {
-        size_t mark = text_mark(vm);
-        put_code(vm, (uint32_t)to_int(vm, v, "a character"));
-        put_padded(vm, &f, text_take(vm, mark));
-        return;
-    }
-    if (v.kind == V_BOOL && !f.type) {
-        put_padded(vm, &f, to_text(vm, v));
-        return;
-    }
-    if (is_number(v) && (real || (v.kind == V_FLOAT && !f.type))) {
-        put_real(vm, &f, v);
-        return;
-    }
-    if (is_int(v) && (whole || !f.type)) {
-        put_integer(vm, &f, v);
-        return;
-    }
-    raise_error(vm, "Unknown format code '%c' for object of type '%s'", f.type ? f.type : 's',
-                type_name(v));
+    const char *types = v.kind == V_TEXT ? "s" : v.kind == V_FLOAT ? "eEfFgG%n" : "eEfFgG%ncdxXob";
+    if (f.type && !strchr(types, f.type))
+        raise_error(vm, "Unknown format code '%c' for object of type '%s'", f.type, type_name(v));
+    if (text)
+        format_text(vm, &f, v);
+    else
+        format_number(vm, &f, v);
 }
 
 static struct value field_start(struct vm *vm, struct braces *b, struct sv name) {
@@ -367,8 +455,10 @@ static void put_field(struct vm *vm, struct braces *b, struct sv field, int dept
             raise_error(vm, "Unknown conversion specifier in a format");
         if (how == 's')
             put_str(vm, v);
-        else
+        else if (how == 'r')
             put_repr(vm, v);
+        else
+            put_ascii(vm, v);
         v = text_take(vm, mark);
         end += 2;
     }

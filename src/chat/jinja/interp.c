@@ -35,11 +35,35 @@ static void bind(struct vm *vm, struct scope *s, int symbol, struct value v) {
     s->at[i] = (struct binding){symbol, v};
 }
 
-static struct value look_up(struct vm *vm, const struct scope *s, int symbol) {
+static void unset_names(struct vm *vm, const struct node *n, struct scope *s) {
+    for (size_t i = 0; i < n->n_unset; i++)
+        bind(vm, s, n->unset[i], (struct value){.kind = V_MISSING});
+}
+
+// The scope that n's items run in.
+static struct scope *scope_of(struct vm *vm, const struct node *n, struct scope *up) {
+    struct scope *s = scope_new(vm, up);
+    unset_names(vm, n, s);
+    return s;
+}
+
+static struct value hidden(const struct vm *vm, int symbol) {
+    const struct node *root = vm->t->root;
+    size_t i = 0;
+    while (i < root->n_unset && root->unset[i] != symbol) i++;
+    return i < root->n_unset ? vm->hidden[i] : (struct value){.kind = V_MISSING};
+}
+
+static struct value bound_to(const struct vm *vm, const struct scope *s, int symbol) {
     for (; s->up; s = s->up)
         for (size_t i = 0; i < s->n; i++)
             if (s->at[i].symbol == symbol) return s->at[i].value;
     struct value v = vm->global[symbol];
+    return v.kind == V_MISSING && s->exported ? hidden(vm, symbol) : v;
+}
+
+static struct value look_up(struct vm *vm, const struct scope *s, int symbol) {
+    struct value v = bound_to(vm, s, symbol);
     return v.kind == V_MISSING ? undefined_name(vm, vm->t->symbol[symbol]) : v;
 }
 
@@ -163,8 +187,7 @@ static void bind_params(struct vm *vm, const struct signature *g, const struct a
     bind(vm, s, vm->t->varargs, tuple_value(vm, more, extra));
 }
 
-// Text put since mark, as a value; Markup when the template escapes by itself.
-static struct value captured(struct vm *vm, size_t mark) {
+struct value captured(struct vm *vm, size_t mark) {
     struct value v = text_take(vm, mark);
     return vm->autoescape ? marked(vm, v) : v;
 }
@@ -172,7 +195,7 @@ static struct value captured(struct vm *vm, size_t mark) {
 static struct value call_macro(struct vm *vm, const struct macro *m, const struct args *args) {
     enter(vm);
     int line = vm->line;
-    struct scope *s = scope_new(vm, m->scope);
+    struct scope *s = scope_of(vm, m->node, m->scope);
     bind_params(vm, m->node->macro, args, s);
     size_t mark = text_mark(vm);
     exec_all(vm, m->node, s);
@@ -414,11 +437,7 @@ static void print_value(struct vm *vm, struct value v) {
         put_str(vm, v);
         return;
     }
-    struct value text = to_text(vm, v);
-    if (text.text->markup)
-        put(vm, sv_of(text));
-    else
-        put_escaped(vm, sv_of(text));
+    put_html(vm, to_text(vm, v));
 }
 
 // The items that pass the loop's own condition.
@@ -442,21 +461,22 @@ static enum flow run_loop(struct vm *vm, const struct node *n, struct value over
     *l = (struct loop){.node = n, .scope = up, .it = iter_open(vm, over), .depth0 = depth0};
     l->n = l->it.n;
     struct scope *s = NULL;
+    bool ended = false; // a turn reached the body's end
     enum flow flow = FLOW_ON;
     for (struct value x; flow != FLOW_BREAK && iter_next(vm, &l->it, &x);) {
-        if (s && !n->keeps)
-            s->n = 0;
-        else
-            s = scope_new(vm, up);
+        if (!s || n->keeps) s = scope_new(vm, up);
+        s->n = 0;
+        unset_names(vm, n, s);
         l->index0 = l->it.i - 1;
         l->before = l->current;
         l->current = x;
         bind(vm, s, vm->t->loop, (struct value){.kind = V_LOOP, .loop = l});
         assign(vm, s, n->a, x);
         flow = exec_all(vm, n, s);
+        ended |= flow == FLOW_ON;
     }
     flow = FLOW_ON;
-    if (!s && n->otherwise) flow = exec_all(vm, n->otherwise, scope_new(vm, up));
+    if (!ended && n->otherwise) flow = exec_all(vm, n->otherwise, scope_of(vm, n->otherwise, up));
     leave(vm);
     return flow;
 }
@@ -472,7 +492,7 @@ static enum flow exec_if(struct vm *vm, const struct node *n, struct scope *s) {
 // The items of n in a scope of their own, their output as a value.
 static enum flow capture(struct vm *vm, const struct node *n, struct scope *s, struct value *out) {
     size_t mark = text_mark(vm);
-    enum flow flow = exec_all(vm, n, scope_new(vm, s));
+    enum flow flow = exec_all(vm, n, scope_of(vm, n, s));
     *out = captured(vm, mark);
     if (!n->b) return flow;
     vm->piped = *out;
@@ -495,7 +515,7 @@ static enum flow exec_filtered(struct vm *vm, const struct node *n, struct scope
 }
 
 static enum flow exec_with(struct vm *vm, const struct node *n, struct scope *s) {
-    struct scope *inner = scope_new(vm, s);
+    struct scope *inner = scope_of(vm, n, s);
     for (size_t i = 0; i < n->a->n; i++)
         assign(vm, inner, n->a->item[i], eval(vm, n->b->item[i], s));
     return exec_all(vm, n, inner);
@@ -519,7 +539,7 @@ static void exec_call_block(struct vm *vm, const struct node *n, struct scope *s
 static enum flow exec_autoescape(struct vm *vm, const struct node *n, struct scope *s) {
     bool before = vm->autoescape;
     vm->autoescape = truth(eval(vm, n->a, s));
-    enum flow flow = exec_all(vm, n, scope_new(vm, s));
+    enum flow flow = exec_all(vm, n, scope_of(vm, n, s));
     vm->autoescape = before;
     return flow;
 }
@@ -533,8 +553,9 @@ static enum flow exec(struct vm *vm, const struct node *n, struct scope *s) {
     case N_IF: return exec_if(vm, n, s);
     case N_BODY: return exec_all(vm, n, s);
     case N_SCOPE: {
-        while (n->flag && s->up) s = s->up;
-        return exec_all(vm, n, scope_new(vm, s));
+        if (n->flag) s = scope_new(vm, NULL); // not on the stack: a macro may keep it
+        if (n->flag) s->exported = true;
+        return exec_all(vm, n, scope_of(vm, n, s));
     }
     case N_WITH: return exec_with(vm, n, s);
     case N_FOR: return run_loop(vm, n, eval(vm, n->b, s), s, 0);
@@ -544,6 +565,11 @@ static enum flow exec(struct vm *vm, const struct node *n, struct scope *s) {
     case N_MACRO: bind(vm, s, n->symbol, macro_value(vm, n, s)); return FLOW_ON;
     case N_CALL_BLOCK: exec_call_block(vm, n, s); return FLOW_ON;
     case N_AUTOESCAPE: return exec_autoescape(vm, n, s);
+    case N_ABSENT:
+        raise_error(vm,
+                    "%.*s: no loader for this environment specified: a chat template is one "
+                    "file",
+                    (int)n->text.n, n->text.p);
     case N_BREAK: return FLOW_BREAK;
     default: return FLOW_CONTINUE;
     }
@@ -559,5 +585,9 @@ static enum flow exec_all(struct vm *vm, const struct node *n, struct scope *s) 
 
 void run_template(struct vm *vm) {
     struct scope root = {0};
+    const struct node *n = vm->t->root;
+    vm->hidden = vm_alloc(vm, n->n_unset, sizeof *vm->hidden);
+    for (size_t i = 0; i < n->n_unset; i++) vm->hidden[i] = vm->global[n->unset[i]];
+    unset_names(vm, n, &root);
     exec_all(vm, vm->t->root, &root);
 }

@@ -12,6 +12,7 @@ struct binding {
 // Variables set in one block; the outermost scope's are vm->global.
 struct scope {
     struct scope *up; // NULL: the outermost
+    bool exported;    // an outermost one for a block: inputs are not hidden by what is yet unset
     struct binding *at;
     size_t n, cap;
 };

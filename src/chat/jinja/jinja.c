@@ -13,6 +13,7 @@ static bool compile(struct vm *vm, struct sv source, struct map *symbols, struct
     if (setjmp(vm->fail)) return false;
     struct tokens tokens = lex(vm, source);
     parse(vm, &tokens, symbols, t);
+    resolve_scopes(vm, t);
     return true;
 }
 

@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
+
+#include "chat/jinja/letters.h"
 
 struct lexer {
     struct vm *vm;
@@ -230,19 +231,9 @@ static void number(struct lexer *x) {
     advance(x, end);
 }
 
-static bool in_name(int32_t cp, bool first) {
-    if (cp < 0x80)
-        return cp == '_' || (cp | 32) - 'a' + 0u < 26u || (!first && cp >= '0' && cp <= '9');
-    utf8proc_category_t c = utf8proc_category(cp);
-    bool letter = c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
-    return letter || c == UTF8PROC_CATEGORY_NL ||
-           (!first && (c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC ||
-                       c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_PC));
-}
-
 static bool name(struct lexer *x) {
     size_t at = x->at, len;
-    while (at < x->s.n && in_name(utf8_decode(x->s, at, &len), at == x->at)) at += len;
+    while (at < x->s.n && in_identifier(utf8_decode(x->s, at, &len), at == x->at)) at += len;
     if (at == x->at) return false;
     add(x, T_NAME, sv_cut(x->s, x->at, at));
     advance(x, at);

@@ -227,8 +227,13 @@ struct value filter_last(struct vm *vm, const struct value *at, const struct arg
 
 struct value filter_random(struct vm *vm, const struct value *at, const struct args *all) {
     (void)all;
+    size_t n;
+    if (!has_length(at[0], &n))
+        raise_error(vm, "object of type '%s' has no len()", type_name(at[0]));
+    if (!n) return undefined_hint(vm, "No random item, sequence was empty.");
+    if (at[0].kind == V_DICT || at[0].kind == V_VIEW || at[0].kind == V_LOOP)
+        raise_error(vm, "'%s' object has no item by number", type_name(at[0]));
     struct items items = to_items(vm, at[0]);
-    if (!items.n) return undefined_hint(vm, "No random item, sequence was empty.");
     return items.at[(uint64_t)(clock_now() * 1e9) % items.n];
 }
 
@@ -278,7 +283,7 @@ struct value filter_batch(struct vm *vm, const struct value *at, const struct ar
 struct value filter_slice(struct vm *vm, const struct value *at, const struct args *all) {
     (void)all;
     size_t n = to_count(vm, at[1], "slice's count"), from = 0;
-    if (!n) raise_error(vm, "integer division or modulo by zero");
+    if (!truth(at[1])) raise_error(vm, "integer division or modulo by zero");
     struct items items = to_items(vm, at[0]), out = {0};
     for (size_t i = 0; i < n; i++) {
         size_t len = items.n / n + (i < items.n % n);

@@ -54,7 +54,7 @@ struct sv macro_name(const struct macro *m) {
 
 struct value macro_member(struct vm *vm, const struct macro *m, struct sv name) {
     const struct signature *g = m->node->macro;
-    if (sv_is(name, "name")) return text_value(vm, g->name);
+    if (sv_is(name, "name")) return g->name.n ? text_value(vm, g->name) : none_value();
     if (sv_is(name, "catch_kwargs")) return bool_value(g->kwargs);
     if (sv_is(name, "catch_varargs")) return bool_value(g->varargs);
     if (sv_is(name, "caller")) return bool_value(g->caller);

@@ -164,6 +164,42 @@ static void divide_size(struct vm *vm, const struct wide *a, const struct wide *
     trim(q);
 }
 
+static int bit_length(const struct wide *w) {
+    if (!w->n) return 0;
+    return w->n * 32 - __builtin_clz(w->d[w->n - 1]);
+}
+
+static void shift_left(struct wide *w, int bits) {
+    int words = bits / 32, rest = bits % 32;
+    memmove(w->d + words, w->d, (size_t)w->n * sizeof *w->d);
+    memset(w->d, 0, (size_t)words * sizeof *w->d);
+    w->n += words;
+    if (rest) mul_small(w, 1u << rest, 0);
+}
+
+// a / b as the nearest double: a quotient of 64 bits or more, the last one set when there is a
+// rest, rounds as the exact one does.
+static double divide_exactly(struct vm *vm, struct value va, struct value vb) {
+    struct wide a, b, q, r;
+    widen(va, &a);
+    widen(vb, &b);
+    int shift = 66 + bit_length(&b) - bit_length(&a);
+    shift_left(shift > 0 ? &a : &b, abs(shift));
+    divide_size(vm, &a, &b, &q, &r);
+    uint64_t u = (uint64_t)q.d[1] << 32 | q.d[0];
+    int drop = 0; // q has 66 or 67 bits
+    for (; q.n > 2; drop++) {
+        uint32_t low = q.d[0] & 1;
+        div_small(&q, 2);
+        u = (uint64_t)q.d[1] << 32 | q.d[0] | low;
+        q.d[0] |= low;
+    }
+    if (r.n) u |= 1;
+    double f = ldexp((double)u, drop - shift);
+    if (isinf(f)) raise_error(vm, "integer division result too large for a float");
+    return a.neg != b.neg ? -f : f;
+}
+
 // Floor division: the remainder has the divisor's sign.
 static void divide_big(struct vm *vm, struct value va, struct value vb, struct value *quotient,
                        struct value *rest) {
@@ -236,16 +272,15 @@ void put_int(struct vm *vm, struct value v, int base) {
     while (n) put_char(vm, digit[--n]);
 }
 
-// strtod rounds correctly, so a big goes through its decimal digits.
+// The highest 64 bits, the last one set when there are others below, round as all of them do.
 static double big_double(const struct big *b) {
-    struct wide w;
-    widen((struct value){.kind = V_BIG, .big = b}, &w);
-    char digit[JINJA_INT_BITS / 3 + 2], text[JINJA_INT_BITS / 3 + 2];
-    size_t n;
-    big_digits(&w, 10, digit, &n);
-    for (size_t i = 0; i < n; i++) text[i] = digit[n - 1 - i];
-    text[n] = 0;
-    double f = strtod(text, NULL);
+    int low = b->n > 2 ? b->n - 3 : 0, shift = __builtin_clz(b->d[b->n - 1]);
+    uint64_t u = (uint64_t)b->d[b->n - 1] << 32 | b->d[b->n - 2];
+    uint32_t next = b->n > 2 ? b->d[low] : 0;
+    if (shift) u = u << shift | next >> (32 - shift);
+    bool more = shift ? (uint32_t)(next << shift) != 0 : next != 0;
+    for (int i = 0; i < low && !more; i++) more = b->d[i] != 0;
+    double f = ldexp((double)(u | more), (b->n - 2) * 32 - shift);
     return b->neg ? -f : f;
 }
 
@@ -371,7 +406,10 @@ static struct value int_arithmetic(struct vm *vm, char op, struct value a, struc
         raise_error(vm, op == '/'   ? "division by zero"
                         : op == '%' ? "integer modulo by zero"
                                     : "integer division or modulo by zero");
-    if (op == '/') return float_value(to_double(vm, a) / to_double(vm, b));
+    int64_t exact = (int64_t)1 << 53;
+    if (op == '/' && small && x >= -exact && x <= exact && y >= -exact && y <= exact)
+        return float_value((double)x / (double)y);
+    if (op == '/') return float_value(divide_exactly(vm, a, b));
     if (small && !(x == INT64_MIN && y == -1)) {
         int64_t q = x / y, rest = x % y;
         if (rest && (rest < 0) != (y < 0)) rest += y, q--;

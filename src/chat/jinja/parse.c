@@ -345,7 +345,6 @@ static struct node *macro_statement(struct parser *p) {
 static struct node *call_statement(struct parser *p) {
     struct node *n = node(p, N_CALL_BLOCK);
     n->macro = vm_alloc(p->vm, 1, sizeof *n->macro);
-    n->macro->name = sv("caller");
     if (is_op(p, "(")) signature(p, n);
     over(p, n, n->a = expression(p));
     if (n->a->kind != N_CALL) raise_error(p->vm, "expected call");
@@ -363,9 +362,15 @@ static struct node *filter_statement(struct parser *p) {
 static struct node *block_statement(struct parser *p) {
     struct node *n = node(p, N_SCOPE);
     int loops = p->loops;
-    struct sv name = expect_name(p);
+    struct sv name = n->text = expect_name(p);
+    for (size_t i = 0; i < p->blocks.n; i++) {
+        spend(p->vm, 1);
+        if (sv_eq(p->blocks.at[i]->text, name))
+            raise_error(p->vm, "block '%.*s' defined twice", (int)sv_cut(name, 0, 100).n, name.p);
+    }
+    nodes_add(p, &p->blocks, n);
     n->flag = !skip_name(p, "scoped");
-    skip_name(p, "required");
+    if (skip_name(p, "required")) n->kind = N_ABSENT;
     p->loops = 0;
     body(p, n, (const char *const[]){"endblock", NULL});
     p->t++;
@@ -412,8 +417,53 @@ static struct node *break_statement(struct parser *p) { return jump_statement(p,
 
 static struct node *continue_statement(struct parser *p) { return jump_statement(p, N_CONTINUE); }
 
-static struct node *loading_statement(struct parser *p) {
-    raise_error(p->vm, "no loader for this environment specified: a chat template is one file");
+// Statements that load other templates: a chat template may hold them where they aren't reached.
+
+static struct node *absent(struct parser *p, const char *what) {
+    struct node *n = node(p, N_ABSENT);
+    n->text = sv(what);
+    return n;
+}
+
+static void context_option(struct parser *p) {
+    if ((is_name(p, "with") || is_name(p, "without")) && next_is(p, "context")) p->t += 2;
+}
+
+static struct node *include_statement(struct parser *p) {
+    struct node *n = absent(p, "include");
+    over(p, n, expression(p));
+    if (is_name(p, "ignore") && next_is(p, "missing")) p->t += 2;
+    context_option(p);
+    return n;
+}
+
+static struct node *extends_statement(struct parser *p) {
+    struct node *n = absent(p, "extends");
+    return over(p, n, expression(p));
+}
+
+static struct node *import_statement(struct parser *p) {
+    struct node *n = absent(p, "import");
+    over(p, n, expression(p));
+    if (!skip_name(p, "as")) unexpected(p, "as");
+    target(p, false);
+    context_option(p);
+    return n;
+}
+
+static struct node *from_statement(struct parser *p) {
+    struct node *n = absent(p, "from");
+    over(p, n, expression(p));
+    if (!skip_name(p, "import")) unexpected(p, "import");
+    for (bool more = true; more; more = skip_op(p, ",")) {
+        if (p->t->kind == T_BLOCK_END) break;
+        context_option(p);
+        if (p->t->kind != T_NAME) break;
+        expect_name(p);
+        if (skip_name(p, "as")) expect_name(p);
+    }
+    context_option(p);
+    return n;
 }
 
 static struct node *statement(struct parser *p) {
@@ -433,10 +483,10 @@ static struct node *statement(struct parser *p) {
         {"continue", continue_statement},
         {"generation", generation_statement},
         {"autoescape", autoescape_statement},
-        {"include", loading_statement},
-        {"extends", loading_statement},
-        {"import", loading_statement},
-        {"from", loading_statement},
+        {"include", include_statement},
+        {"extends", extends_statement},
+        {"import", import_statement},
+        {"from", from_statement},
     };
     p->vm->line = p->t->line;
     if (is_name(p, "if")) return if_statement(p);

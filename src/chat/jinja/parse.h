@@ -6,6 +6,11 @@
 #include "base/map.h"
 #include "chat/jinja/ast.h"
 
+struct nodes {
+    struct node **at;
+    size_t n, cap;
+};
+
 struct parser {
     struct vm *vm;
     struct token *t; // the next one
@@ -15,12 +20,8 @@ struct parser {
     int nesting, loops;
     struct signature *macro[JINJA_NESTING]; // open ones, outermost first
     int n_macros;
+    struct nodes blocks;
     bool keeps; // a macro or call block was met in the loop being parsed
-};
-
-struct nodes {
-    struct node **at;
-    size_t n, cap;
 };
 
 noreturn void unexpected(struct parser *p, const char *wanted); // wanted may be NULL

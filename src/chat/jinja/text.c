@@ -5,7 +5,7 @@
 #include <utf8proc.h>
 
 #include "base/mem.h"
-#include "chat/jinja/casing.h"
+#include "chat/jinja/letters.h"
 
 // What str.isspace() and strip() take for white space.
 bool is_space(int32_t cp) {
@@ -46,19 +46,30 @@ struct sv strip(struct sv s, bool left, bool right) {
     return sv_cut(s, from, to);
 }
 
+ptrdiff_t find_text(struct vm *vm, struct sv in, struct sv what, size_t from) {
+    ptrdiff_t hit = sv_find(in, what, from);
+    size_t end = hit < 0 ? in.n : (size_t)hit;
+    spend(vm, (end > from ? end - from : 0) / 16 + 1);
+    return hit;
+}
+
+static bool in_set(struct vm *vm, struct sv set, struct sv c) {
+    spend(vm, set.n / 16 + 1);
+    return sv_find(set, c, 0) >= 0;
+}
+
 struct sv strip_set(struct vm *vm, struct sv s, struct sv set, bool left, bool right) {
     size_t from = 0, to = s.n, at, len;
     while (left && from < to) {
         utf8_decode(s, from, &len);
-        if (sv_find(set, sv_n(s.p + from, len), 0) < 0) break;
+        if (!in_set(vm, set, sv_n(s.p + from, len))) break;
         from += len;
     }
     while (right && to > from) {
         decode_back(s, to, &at);
-        if (sv_find(set, sv_n(s.p + at, to - at), 0) < 0) break;
+        if (!in_set(vm, set, sv_n(s.p + at, to - at))) break;
         to = at;
     }
-    spend(vm, (from + s.n - to) * set.n / 64);
     return sv_cut(s, from, to);
 }
 
@@ -94,12 +105,19 @@ void put_escaped(struct vm *vm, struct sv s) {
     }
 }
 
+void put_html(struct vm *vm, struct value text) {
+    if (text.text->markup)
+        put(vm, sv_of(text));
+    else
+        put_escaped(vm, sv_of(text));
+}
+
 static void put_mapped(struct vm *vm, const int32_t to[3]) {
     for (int i = 0; i < 3 && to[i]; i++) put_code(vm, (uint32_t)to[i]);
 }
 
 void put_title(struct vm *vm, int32_t cp) {
-    const struct casing *c = find_casing(cp);
+    const struct casing *c = cp < 0x80 ? NULL : find_casing(cp);
     if (c)
         put_mapped(vm, c->title);
     else
@@ -119,47 +137,41 @@ void put_upper(struct vm *vm, struct sv s) {
     }
 }
 
-static bool is_cased(int32_t cp) {
-    utf8proc_category_t c = cp < 0 ? UTF8PROC_CATEGORY_CN : utf8proc_category(cp);
-    return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT;
-}
-
-static bool case_ignorable(int32_t cp) {
-    utf8proc_category_t c = cp < 0 ? UTF8PROC_CATEGORY_CN : utf8proc_category(cp);
-    return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_ME || c == UTF8PROC_CATEGORY_CF ||
-           c == UTF8PROC_CATEGORY_LM || c == UTF8PROC_CATEGORY_SK || cp == '\'' || cp == '.' ||
-           cp == ':' || cp == 0xb7 || cp == 0x2019;
-}
-
 // A capital sigma ends a word when a letter stands before it and none after.
-static bool final_sigma(struct sv s, size_t from, size_t to) {
+static bool final_sigma(struct vm *vm, struct sv s, size_t from, size_t to) {
     size_t at, len;
     for (;; from = at) {
+        spend(vm, 1);
         if (from == 0) return false;
         int32_t cp = decode_back(s, from, &at);
-        if (case_ignorable(cp)) continue;
+        if (is_ignorable(cp)) continue;
         if (!is_cased(cp)) return false;
         break;
     }
     for (; to < s.n; to += len) {
         int32_t cp = utf8_decode(s, to, &len);
-        if (!case_ignorable(cp)) return !is_cased(cp);
+        spend(vm, 1);
+        if (!is_ignorable(cp)) return !is_cased(cp);
     }
     return true;
 }
 
+size_t put_lower_at(struct vm *vm, struct sv s, size_t i) {
+    size_t len;
+    int32_t cp = utf8_decode(s, i, &len);
+    if (cp < 0)
+        put(vm, sv_n(s.p + i, len));
+    else if (cp == 0x130)
+        puts_text(vm, "i\xcc\x87");
+    else if (cp == 0x3a3)
+        put_code(vm, final_sigma(vm, s, i, i + len) ? 0x3c2 : 0x3c3);
+    else
+        put_code(vm, (uint32_t)utf8proc_tolower(cp));
+    return i + len;
+}
+
 void put_lower(struct vm *vm, struct sv s) {
-    for (size_t i = 0, len; i < s.n; i += len) {
-        int32_t cp = utf8_decode(s, i, &len);
-        if (cp < 0)
-            put(vm, sv_n(s.p + i, len));
-        else if (cp == 0x130)
-            puts_text(vm, "i\xcc\x87");
-        else if (cp == 0x3a3)
-            put_code(vm, final_sigma(s, i, i + len) ? 0x3c2 : 0x3c3);
-        else
-            put_code(vm, (uint32_t)utf8proc_tolower(cp));
-    }
+    for (size_t i = 0; i < s.n;) i = put_lower_at(vm, s, i);
 }
 
 struct value lowered(struct vm *vm, struct value v) {
@@ -173,7 +185,7 @@ struct value lowered(struct vm *vm, struct value v) {
 void put_replaced(struct vm *vm, struct sv s, struct sv old, struct sv with, int64_t count) {
     size_t at = 0, len;
     for (; count; count--) {
-        ptrdiff_t hit = sv_find(s, old, at);
+        ptrdiff_t hit = find_text(vm, s, old, at);
         if (hit < 0) break;
         spend(vm, 1);
         put(vm, sv_cut(s, at, (size_t)hit));

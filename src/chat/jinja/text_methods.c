@@ -1,4 +1,5 @@
 // The methods of str.
+#include "chat/jinja/letters.h"
 #include "chat/jinja/value.h"
 
 #include <string.h>
@@ -53,9 +54,9 @@ static struct value casefold(struct vm *vm, const struct value *at, const struct
 
 struct value capitalized(struct vm *vm, struct value v) {
     struct sv s = sv_of(v);
-    size_t mark = text_mark(vm), len = 0;
-    if (s.n) put_title(vm, utf8_decode(s, 0, &len));
-    put_lower(vm, sv_cut(s, len, s.n));
+    size_t mark = text_mark(vm), at = 0;
+    if (s.n) put_title(vm, utf8_decode(s, 0, &at));
+    while (at < s.n) at = put_lower_at(vm, s, at);
     return like(vm, v, text_take(vm, mark));
 }
 
@@ -64,24 +65,18 @@ static struct value capitalize(struct vm *vm, const struct value *at, const stru
     return capitalized(vm, at[0]);
 }
 
-static bool is_letter_case(int32_t cp, bool *up) {
-    utf8proc_category_t c = utf8proc_category(cp);
-    *up = c == UTF8PROC_CATEGORY_LU;
-    return *up || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT;
-}
-
 static struct value title(struct vm *vm, const struct value *at, const struct args *all) {
     (void)all;
     struct sv s = sv_of(at[0]);
     size_t mark = text_mark(vm);
-    bool inside = false, up;
+    bool inside = false;
     for (size_t i = 0, len; i < s.n; i += len) {
         int32_t cp = utf8_decode(s, i, &len);
         if (inside)
-            put_lower(vm, sv_n(s.p + i, len));
+            put_lower_at(vm, s, i);
         else
             put_title(vm, cp);
-        inside = is_letter_case(cp, &up);
+        inside = is_cased(cp);
     }
     return like(vm, at[0], text_take(vm, mark));
 }
@@ -91,12 +86,13 @@ static struct value swapcase(struct vm *vm, const struct value *at, const struct
     struct sv s = sv_of(at[0]);
     size_t mark = text_mark(vm);
     for (size_t i = 0, len; i < s.n; i += len) {
-        bool up;
-        is_letter_case(utf8_decode(s, i, &len), &up);
-        if (up)
-            put_lower(vm, sv_n(s.p + i, len));
-        else
+        int32_t cp = utf8_decode(s, i, &len);
+        if (is_upper(cp))
+            put_lower_at(vm, s, i);
+        else if (is_lower(cp))
             put_upper(vm, sv_n(s.p + i, len));
+        else
+            put(vm, sv_n(s.p + i, len));
     }
     return like(vm, at[0], text_take(vm, mark));
 }
@@ -145,27 +141,27 @@ static bool space_at(struct sv s, size_t i) {
     return is_space(utf8_decode(s, i, &len));
 }
 
-// At white space; `most` splits at the most (negative: no bound).
-static void split_words(struct vm *vm, struct value v, int64_t most, struct items *out) {
+struct items split_words(struct vm *vm, struct value v, int64_t most) {
+    struct items out = {0};
     struct sv s = sv_of(v);
     for (size_t i = 0; i < s.n;) {
         while (i < s.n && space_at(s, i)) i += char_len(s, i);
-        if (i == s.n) return;
+        if (i == s.n) break;
         size_t end = i;
-        if (most-- == 0) {
-            items_add(vm, out, part(vm, v, strip(sv_cut(s, i, s.n), false, true)));
-            return;
-        }
-        while (end < s.n && !space_at(s, end)) end += char_len(s, end);
-        items_add(vm, out, part(vm, v, sv_cut(s, i, end)));
+        if (most-- == 0)
+            end = s.n;
+        else
+            while (end < s.n && !space_at(s, end)) end += char_len(s, end);
+        items_add(vm, &out, part(vm, v, sv_cut(s, i, end)));
         i = end;
     }
+    return out;
 }
 
 static void split_at(struct vm *vm, struct value v, struct sv by, int64_t most, struct items *out) {
     struct sv s = sv_of(v);
     size_t from = 0;
-    for (ptrdiff_t hit; most-- != 0 && (hit = sv_find(s, by, from)) >= 0;) {
+    for (ptrdiff_t hit; most-- != 0 && (hit = find_text(vm, s, by, from)) >= 0;) {
         items_add(vm, out, part(vm, v, sv_cut(s, from, (size_t)hit)));
         from = (size_t)hit + by.n;
     }
@@ -182,7 +178,7 @@ static struct value split(struct vm *vm, const struct value *at, const struct ar
     int64_t most = most_splits(vm, at[2]);
     spend(vm, at[0].text->n / 64);
     if (!given(at[1])) {
-        split_words(vm, at[0], most, &out);
+        out = split_words(vm, at[0], most);
         return list_of(vm, &out);
     }
     struct sv by = text_arg(vm, at[1], "the separator");
@@ -192,12 +188,12 @@ static struct value split(struct vm *vm, const struct value *at, const struct ar
 }
 
 static ptrdiff_t find_last(struct vm *vm, struct sv s, struct sv what, size_t end) {
-    size_t i = end < what.n ? 0 : end - what.n + 1, from = i;
-    ptrdiff_t hit = -1;
-    while (end >= what.n && hit < 0 && i-- > 0)
-        if (sv_eq(sv_n(s.p + i, what.n), what)) hit = (ptrdiff_t)i;
-    spend(vm, (from - (hit < 0 ? 0 : (size_t)hit)) * (what.n + 1) / 64);
-    return hit;
+    if (end < what.n) return -1;
+    for (size_t i = end - what.n + 1; i-- > 0;) {
+        spend(vm, what.n / 64 + 1);
+        if (sv_eq(sv_n(s.p + i, what.n), what)) return (ptrdiff_t)i;
+    }
+    return -1;
 }
 
 static size_t word_start(struct sv s, size_t end) {
@@ -263,7 +259,7 @@ static struct value partition(struct vm *vm, const struct value *at, const struc
     (void)all;
     struct sv s = sv_of(at[0]), by = text_arg(vm, at[1], "the separator");
     if (!by.n) raise_error(vm, "empty separator");
-    ptrdiff_t hit = sv_find(s, by, 0);
+    ptrdiff_t hit = find_text(vm, s, by, 0);
     if (hit < 0) return three(vm, at[0], s, sv(""), sv(""));
     return three(vm, at[0], sv_cut(s, 0, (size_t)hit), by, sv_cut(s, (size_t)hit + by.n, s.n));
 }
@@ -353,7 +349,7 @@ static int64_t position(struct vm *vm, const struct value *at, bool last) {
     size_t skipped;
     if (!window(vm, at[0], at[2], at[3], &s, &skipped)) return -1;
     spend(vm, s.n / 64);
-    ptrdiff_t hit = last ? find_last(vm, s, what, s.n) : sv_find(s, what, 0);
+    ptrdiff_t hit = last ? find_last(vm, s, what, s.n) : find_text(vm, s, what, 0);
     return hit < 0 ? -1 : chars_before(sv_of(at[0]), skipped + (size_t)hit);
 }
 
@@ -391,7 +387,7 @@ static struct value count(struct vm *vm, const struct value *at, const struct ar
     if (!window(vm, at[0], at[2], at[3], &s, &from)) return int_value(0);
     if (!what.n) return int_value(chars_before(s, s.n) + 1);
     from = 0;
-    for (ptrdiff_t hit; (hit = sv_find(s, what, from)) >= 0; n++) from = (size_t)hit + what.n;
+    for (ptrdiff_t hit; (hit = find_text(vm, s, what, from)) >= 0; n++) from = (size_t)hit + what.n;
     return int_value(n);
 }
 
@@ -486,6 +482,70 @@ static struct value format_map(struct vm *vm, const struct value *at, const stru
     return like(vm, at[0], format_braces(vm, sv_of(at[0]), &args));
 }
 
+// str.maketrans(): a dict of code points to what stands for them. Its keys may be characters.
+static struct value maketrans(struct vm *vm, const struct value *at, const struct args *all) {
+    (void)all;
+    struct dict *d = dict_new(vm);
+    struct value v = (struct value){.kind = V_DICT, .dict = d};
+    if (at[2].kind == V_MISSING) {
+        if (at[1].kind != V_DICT) raise_error(vm, "maketrans() with one argument needs a dict");
+        for (size_t i = 0; i < at[1].dict->n; i++) {
+            struct value key = at[1].dict->at[i].key;
+            size_t len;
+            if (key.kind == V_TEXT && key.text->chars != 1)
+                raise_error(vm, "a key of maketrans() must be one character");
+            if (key.kind == V_TEXT) key = int_value(utf8_decode(sv_of(key), 0, &len));
+            if (!is_int(key)) raise_error(vm, "keys of maketrans() must be strings or integers");
+            dict_set(vm, d, key, at[1].dict->at[i].value);
+        }
+        return v;
+    }
+    struct sv from = text_arg(vm, at[1], "maketrans() argument 1");
+    struct sv to = text_arg(vm, at[2], "maketrans() argument 2");
+    if (at[1].text->chars != at[2].text->chars)
+        raise_error(vm, "the first two maketrans arguments must have equal length");
+    for (size_t i = 0, k = 0, n, m; i < from.n; i += n, k += m)
+        dict_set(vm, d, int_value(utf8_decode(from, i, &n)), int_value(utf8_decode(to, k, &m)));
+    struct sv gone =
+        at[3].kind == V_MISSING ? sv("") : text_arg(vm, at[3], "maketrans() argument 3");
+    for (size_t i = 0, n; i < gone.n; i += n)
+        dict_set(vm, d, int_value(utf8_decode(gone, i, &n)), none_value());
+    return v;
+}
+
+// What stands for a character: V_MISSING: itself, None: nothing.
+static struct value translation(struct vm *vm, struct value table, int32_t cp) {
+    struct value to = {.kind = V_MISSING};
+    if (table.kind == V_DICT) return dict_get(vm, table.dict, int_value(cp));
+    if (table.kind != V_TEXT && table.kind != V_LIST && table.kind != V_TUPLE)
+        raise_error(vm, "'%s' object is not subscriptable", type_name(table));
+    size_t n;
+    if (has_length(table, &n) && (size_t)cp < n) to = get_item(vm, table, int_value(cp));
+    return to;
+}
+
+static struct value translate(struct vm *vm, const struct value *at, const struct args *all) {
+    (void)all;
+    struct sv s = sv_of(at[0]);
+    size_t mark = text_mark(vm);
+    for (size_t i = 0, len; i < s.n; i += len) {
+        struct value to = translation(vm, at[1], utf8_decode(s, i, &len));
+        if (to.kind == V_MISSING)
+            put(vm, sv_n(s.p + i, len));
+        else if (to.kind == V_TEXT)
+            put(vm, sv_of(to));
+        else if (to.kind != V_NONE)
+            put_character(vm, to_int(vm, to, "a character mapping"));
+    }
+    return like(vm, at[0], text_take(vm, mark));
+}
+
+static struct value encode(struct vm *vm, const struct value *at, const struct args *all) {
+    (void)at;
+    (void)all;
+    raise_error(vm, "encode() makes bytes, which are no text: leave it out");
+}
+
 // The is... methods: true when there is a character and all are of the class.
 static bool all_are(struct value v, bool (*is)(int32_t cp)) {
     struct sv s = sv_of(v);
@@ -494,58 +554,38 @@ static bool all_are(struct value v, bool (*is)(int32_t cp)) {
     return s.n > 0;
 }
 
-static bool alpha(int32_t cp) {
-    utf8proc_category_t c = utf8proc_category(cp);
-    return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
-}
-
-static bool decimal(int32_t cp) { return utf8proc_category(cp) == UTF8PROC_CATEGORY_ND; }
-
-// Decimals, and what is a digit by shape: superscripts, subscripts, circled digits.
-static bool digit(int32_t cp) {
-    return decimal(cp) || cp == 0xb2 || cp == 0xb3 || cp == 0xb9 || cp == 0x2070 ||
-           (cp >= 0x2074 && cp <= 0x2079) || (cp >= 0x2080 && cp <= 0x2089) ||
-           (cp >= 0x2460 && cp <= 0x2468) || (cp >= 0x2474 && cp <= 0x247c) ||
-           (cp >= 0x2488 && cp <= 0x2490);
-}
-
-static bool numeric(int32_t cp) {
-    utf8proc_category_t c = utf8proc_category(cp);
-    return digit(cp) || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
-}
-
-static bool alnum(int32_t cp) { return alpha(cp) || numeric(cp); }
+static bool is_alnum(int32_t cp) { return is_alpha(cp) || is_numeric(cp); }
 
 static bool ascii(int32_t cp) { return cp < 0x80; }
 
 static struct value isalpha_(struct vm *vm, const struct value *at, const struct args *all) {
     (void)vm;
     (void)all;
-    return bool_value(all_are(at[0], alpha));
+    return bool_value(all_are(at[0], is_alpha));
 }
 
 static struct value isdecimal(struct vm *vm, const struct value *at, const struct args *all) {
     (void)vm;
     (void)all;
-    return bool_value(all_are(at[0], decimal));
+    return bool_value(all_are(at[0], is_decimal));
 }
 
 static struct value isdigit_(struct vm *vm, const struct value *at, const struct args *all) {
     (void)vm;
     (void)all;
-    return bool_value(all_are(at[0], digit));
+    return bool_value(all_are(at[0], is_digit));
 }
 
 static struct value isnumeric(struct vm *vm, const struct value *at, const struct args *all) {
     (void)vm;
     (void)all;
-    return bool_value(all_are(at[0], numeric));
+    return bool_value(all_are(at[0], is_numeric));
 }
 
 static struct value isalnum_(struct vm *vm, const struct value *at, const struct args *all) {
     (void)vm;
     (void)all;
-    return bool_value(all_are(at[0], alnum));
+    return bool_value(all_are(at[0], is_alnum));
 }
 
 static struct value isascii_(struct vm *vm, const struct value *at, const struct args *all) {
@@ -568,11 +608,11 @@ static struct value isprintable(struct vm *vm, const struct value *at, const str
 
 // Some letter has case, and each that has is of the wanted one.
 bool cased(struct sv s, bool want_upper) {
-    bool any = false, up;
+    bool any = false;
     for (size_t i = 0, len; i < s.n; i += len) {
-        if (!is_letter_case(utf8_decode(s, i, &len), &up)) continue;
-        if (up != want_upper) return false;
-        any = true;
+        int32_t cp = utf8_decode(s, i, &len);
+        if (is_title(cp) || (want_upper ? is_lower(cp) : is_upper(cp))) return false;
+        any |= is_cased(cp);
     }
     return any;
 }
@@ -593,12 +633,11 @@ static struct value istitle(struct vm *vm, const struct value *at, const struct 
     (void)vm;
     (void)all;
     struct sv s = sv_of(at[0]);
-    bool any = false, inside = false, up;
+    bool any = false, inside = false;
     for (size_t i = 0, len; i < s.n; i += len) {
         int32_t cp = utf8_decode(s, i, &len);
-        bool letter = is_letter_case(cp, &up);
-        up |= utf8proc_category(cp) == UTF8PROC_CATEGORY_LT;
-        if (letter && up == inside) return bool_value(false);
+        bool letter = is_cased(cp), lower_case = letter && is_lower(cp);
+        if (letter && lower_case != inside) return bool_value(false);
         inside = letter;
         any |= letter;
     }
@@ -609,10 +648,8 @@ static struct value isidentifier(struct vm *vm, const struct value *at, const st
     (void)vm;
     (void)all;
     struct sv s = sv_of(at[0]);
-    for (size_t i = 0, len; i < s.n; i += len) {
-        int32_t cp = utf8_decode(s, i, &len);
-        if (cp != '_' && !alpha(cp) && (i == 0 || !decimal(cp))) return bool_value(false);
-    }
+    for (size_t i = 0, len; i < s.n; i += len)
+        if (!in_identifier(utf8_decode(s, i, &len), i == 0)) return bool_value(false);
     return bool_value(s.n > 0);
 }
 
@@ -649,6 +686,9 @@ static const struct builtin table[] = {
     {"expandtabs", "tabsize", 0, expandtabs},
     {"format", NULL, 0, format},
     {"format_map", "mapping", 1, format_map},
+    {"translate", "table", 1, translate},
+    {"maketrans", "x y z", 1, maketrans},
+    {"encode", "encoding errors", 0, encode},
     {"isalpha", "", 0, isalpha_},
     {"isdecimal", "", 0, isdecimal},
     {"isdigit", "", 0, isdigit_},

@@ -367,7 +367,7 @@ bool contains(struct vm *vm, struct value in, struct value v) {
         if (v.kind != V_TEXT)
             raise_error(vm, "'in <string>' requires string as left operand, not %s", type_name(v));
         spend(vm, in.text->n / 64);
-        return sv_find(sv_of(in), sv_of(v), 0) >= 0;
+        return find_text(vm, sv_of(in), sv_of(v), 0) >= 0;
     }
     if (in.kind == V_DICT) return dict_get(vm, in.dict, v).kind != V_MISSING;
     if (!is_iterable(in)) raise_error(vm, "argument of type '%s' is not iterable", type_name(in));
@@ -440,8 +440,9 @@ static void put_object(struct vm *vm, struct value v) {
         put_char(vm, ' ');
         put_dict(vm, v.space);
     } else if (v.kind == V_MACRO) {
-        put_char(vm, ' ');
-        put_repr_text(vm, macro_name(v.macro));
+        struct sv name = macro_name(v.macro);
+        puts_text(vm, name.n ? " " : " anonymous");
+        if (name.n) put_repr_text(vm, name);
     } else if (v.kind == V_LOOP) {
         put_char(vm, ' ');
         put_loop(vm, v.loop);

@@ -176,6 +176,7 @@ struct vm {
     // Render only: the template, its variables by symbol, the text that a block's filter works on.
     const struct jinja *t;
     struct value *global, piped;
+    struct value *hidden; // inputs of the names in the template's `unset`
 };
 
 // vm.c: failure, limits, memory
@@ -198,6 +199,7 @@ void put_char(struct vm *vm, char c);
 void put_code(struct vm *vm, uint32_t cp);
 void put_fill(struct vm *vm, uint32_t cp, size_t times);
 void put_number(struct vm *vm, int64_t i);
+void put_character(struct vm *vm, int64_t cp); // checked; half a surrogate pair is U+FFFD
 
 // value.c
 static inline struct value none_value(void) { return (struct value){.kind = V_NONE}; }
@@ -279,11 +281,14 @@ void put_float(struct vm *vm, double f);               // as repr()
 
 // text.c
 struct sv strip_set(struct vm *vm, struct sv s, struct sv set, bool left, bool right);
+ptrdiff_t find_text(struct vm *vm, struct sv in, struct sv what, size_t from); // as sv_find()
 size_t char_at(struct sv s, size_t chars, size_t i); // byte offset of character i
 struct value repeat_text(struct vm *vm, struct value v, struct value times);
-void put_escaped(struct vm *vm, struct sv s); // & < > ' " as HTML entities
+void put_escaped(struct vm *vm, struct sv s);    // & < > ' " as HTML entities
+void put_html(struct vm *vm, struct value text); // escaped, unless it is markup
 void put_upper(struct vm *vm, struct sv s);
 void put_lower(struct vm *vm, struct sv s);
+size_t put_lower_at(struct vm *vm, struct sv s, size_t i); // one character; returns its end
 void put_title(struct vm *vm, int32_t cp);
 struct value lowered(struct vm *vm, struct value v); // text; other values pass
 void put_replaced(struct vm *vm, struct sv s, struct sv old, struct sv with, int64_t count);
@@ -308,6 +313,7 @@ struct value call_builtin(struct vm *vm, const struct builtin *fn, struct value 
                           const struct args *args);
 struct value binary(struct vm *vm, char op, struct value a, struct value b);
 size_t loop_length(const struct loop *l);
+struct value captured(struct vm *vm, size_t mark); // text_take(); markup where autoescape is on
 struct value loop_member(struct vm *vm, struct loop *l, struct sv name);
 void put_loop(struct vm *vm, const struct loop *l);
 builtin_fn loop_cycle, loop_changed;
@@ -325,6 +331,8 @@ const struct builtin *find_text_method(struct sv name);
 
 // text_methods.c, for filters and tests that do the same
 struct value capitalized(struct vm *vm, struct value v);
+// At white space; `most` splits at the most (negative: no bound).
+struct items split_words(struct vm *vm, struct value v, int64_t most);
 // side: -1 text left, 0 centered, 1 right. fill: None, or text of one character.
 struct value padded(struct vm *vm, struct value v, struct value width, struct value fill, int side);
 bool cased(struct sv s, bool want_upper);

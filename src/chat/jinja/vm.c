@@ -53,7 +53,7 @@ void text_room(struct vm *vm, size_t n) {
 
 void put(struct vm *vm, struct sv s) {
     text_room(vm, s.n);
-    spend(vm, s.n / 64);
+    spend(vm, s.n / 64 + 1);
     str_add(vm->out, s);
 }
 
@@ -64,6 +64,11 @@ void put_char(struct vm *vm, char c) { put(vm, sv_n(&c, 1)); }
 void put_code(struct vm *vm, uint32_t cp) {
     char c[4];
     put(vm, sv_n(c, utf8_encode(cp, c)));
+}
+
+void put_character(struct vm *vm, int64_t cp) {
+    if (cp < 0 || cp > 0x10ffff) raise_error(vm, "a character is not in range(0x110000)");
+    put_code(vm, cp >= 0xd800 && cp < 0xe000 ? 0xfffd : (uint32_t)cp);
 }
 
 void put_fill(struct vm *vm, uint32_t cp, size_t times) {

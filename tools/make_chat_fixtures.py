@@ -259,6 +259,45 @@ LANGUAGE = r"""
 {{ l | join(d='-') }} {{ m | join(', ', 'role') }} {{ l | map('add', 1) | list }}
 {{ l | first + l | last }} {{ l | length > 2 }} {{ 'a' ~ l | length }} {{ -l | length }}
 {{ 'a'.b.c }}
+{% macro m() %}{{ n }}{% endmacro %}{{ m() }}{% set n = 1 %}{{ m() }}
+{% for x in l %}{{ n }}{% endfor %}{% set n = 1 %}{{ n }}
+{% for x in l %}{{ n }}{% endfor %}{% if t %}{% set n = 1 %}{% endif %}{{ n }}{% for x in l %}{{ range(2)|list }}{% endfor %}
+{% for x in l %}{{ range(2)|list }}{% endfor %}{% set range = 3 %}
+{% set n %}{{ n }}a{% endset %}{{ n }}{% with n = 1, f = n %}{{ n }}{{ f }}{% endwith %}
+{% block a %}{{ n }}{% endblock %}{% set n = 1 %}{% block b %}{{ n }}{% endblock %}
+{% set ns = namespace() %}{% block a %}{% macro m() %}{{ n }}{% endmacro %}{% set ns.m = m %}{% endblock %}{{ ns.m() }}
+{{ 'a' | nosuch if false }}{% if false %}{{ 'a' | nosuch }}{{ n is nosuch }}{% include 'x' %}{% import 'x' as y %}{% from 'x' import y as z, q with context %}{% endif %}
+{% for x in [] %}{{ 'a' | nosuch }}{% endfor %}
+{% if false %}{% for x in [] %}{{ n is nosuch }}{% endfor %}{% endif %}
+{% block a %}{% endblock %}{% block a %}{% endblock %}
+{% for x in l %}{% continue %}{% else %}none{% endfor %}{% for x in l %}{% break %}{% else %}none{% endfor %}{% for x in l %}{% if x == 3 %}{% break %}{% endif %}{% else %}none{% endfor %}
+{{ 'ªʰⓐ'.islower() }}{{ 'Ⅷ'.isupper() }}{{ 'ǅa'.islower() }}{{ '五'.isnumeric() }}{{ '①'.isdigit() }}{{ 'a·'.isidentifier() }}{{ '℘'.isidentifier() }} {{ 'ⓐΣΣ ǅ'.title() }} {{ 'ⅷǅ aΣ'.swapcase() }} {{ 'ΑΣ.Α ΑΣ'.capitalize() }}
+{{ '١٢' | int }} {{ '٣.٥' | float }} {{ '𝟙𝟚_3' | int }} {{ '٣' | int(base=2) }} {{ '12' | filesizeformat }}
+{{ 'x' | filesizeformat }}
+{{ 10 / big }} {{ 10**30 / 3 }} {{ (10**40 + 1) / 10**25 }} {{ 2**53 + 1 == (2**53 + 1) / 1 }} {{ 10**400 // 10**399 }}
+{{ 10**400 / 3 }}
+{{ (10**16 + 1) * 1.0 }} {{ {2**64: 1}[18446744073709551616.0] }} {{ 2**64 == 18446744073709551616.0 }} {{ (255).bit_length() }} {{ (-8).bit_count() }} {{ 2.5.as_integer_ratio() }} {{ 2.5.hex() }} {{ 0.0.hex() }} {{ true.real }} {{ 1.5.imag }} {{ 7 .numerator }} {{ range(1, 9, 2).stop }} {{ dict.fromkeys('ab', 1) }}
+{{ 'abc'.translate({97: 'x', 98: none, 99: 100}) }} {{ 'abc'.translate(''.maketrans('ab', 'xy', 'c')) }} {{ 'a'.translate(''.maketrans({'a': 'bc'})) }} {{ ' a  b '.split(maxsplit=1) }}{{ ' a  b '.rsplit(maxsplit=1) }}
+{{ 'well-known--truth e-mail a-b-c x--y' | wordwrap(6) }} {{ 'aaa bbbbbbbbb' | wordwrap(4) }} {{ '12-34-ab-cd' | wordwrap(4) }} {{ 'ab cd' | wordwrap(1) }} {{ '\u00a0 a\u00a0b c' | wordwrap(2) }} {{ 'a  bbbb' | wordwrap(3, false) }}
+{{ 'me@x.org mailto:a.b@c.de (http://x.y/(z)). http://1.2.3.4:80/a https://[::1]/ a.com x-y://z ftp://q <www.q.net>, HTTP://UP.COM' | urlize(extra_schemes=['ftp:', 'x-y://']) }} {{ 'http://a.b/long' | urlize(9, true, '_x', 'b a') }}
+{{ '&eacute;&notit;&amp;&#8364;&#x80;&#0;&nosuch;&lt&copy 2 &ampx' | striptags }} {{ '<!-- <b> --> a <i x=">">' | striptags }} {{ '<a' | striptags }}
+{{ m | pprint }} {{ {'b': [1] * 40, 'a': 'x ' * 60} | pprint }} {{ ('w' * 90, (1,), 'a b\nc') | pprint }} {{ {1: 2, 'a': 3, none: 4} | pprint }} {{ [['deep ' * 20]] | pprint }}
+{{ '{:08}|{:<08}|{:0>8}|{:x<08d}'.format('ab', 'ab', 7, 7) }} {{ '{:,}|{:010,}|{:_x}|{:09_b}|{:+,.2f}|{:=8}'.format(1234567, 1234, 65535, 10, 1234.5, -3) }} {{ '{:.3}|{:.3}|{:.1}|{:#.3}|{:z.1f}|{:n}|{:%}'.format(100.0, 1e16, 0.5, 1.0, -0.01, 5, 0.5) }} {{ '{:5}|{:c}|{!a}'.format(true, 233, 'é') }} {{ '%a %c %5.1a' % ('é', 233, 'é') }}
+{{ '{:+}'.format('a') }}
+{{ '{:,}'.format('a') }}
+{{ '{:.2}'.format(1) }}
+{{ '{:,x}'.format(1) }}
+{{ '{:5}'.format(none) }}
+{{ d[1:2] }}
+{{ missing[1:2] }}
+{{ l['a':] }}
+{{ [1, 2][0.5:] is defined }} {{ (missing | truncate(5)) is defined }} {{ [1] | truncate }} {{ [1, 2] | slice(-1) | list }} {{ -0.0 | round(1, 'floor') }}
+{{ missing | attr('x') }}
+{{ {1: 2} | xmlattr }}
+{{ d | random }}
+{{ {d.items(): 1} }}
+{% macro c() %}{{ caller.name }}{{ kwargs }}{% endmacro %}{% call c() %}{% endcall %}
+{% include 'x' ignore missing %}
 """.strip().split("\n")
 
 # White space is the point of these.

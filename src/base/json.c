@@ -31,8 +31,11 @@ struct json_object *json_read(struct sv text, const char *what, struct error *e)
         fail(e, "%s: holds more than %d JSON values", what, JSON_VALUES);
         return NULL;
     }
+    if (!utf8_valid(text)) { // json-c's own check lets overlong forms and surrogates through
+        fail(e, "%s: not valid UTF-8", what);
+        return NULL;
+    }
     struct json_tokener *t = json_tokener_new_ex(JSON_DEPTH);
-    json_tokener_set_flags(t, JSON_TOKENER_VALIDATE_UTF8);
     struct json_object *o = json_tokener_parse_ex(t, text.p, (int)text.n);
     enum json_tokener_error why = json_tokener_get_error(t);
     size_t end = json_tokener_get_parse_end(t);

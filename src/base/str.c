@@ -144,8 +144,8 @@ size_t utf8_encode(uint32_t cp, char out[4]) {
 }
 
 bool utf8_valid(struct sv s) {
-    for (size_t i = 0, n; i < s.n; i += n)
-        if (utf8_decode(s, i, &n) < 0) return false;
+    for (size_t i = 0, n = 1; i < s.n; i += n, n = 1)
+        if ((unsigned char)s.p[i] >= 0x80 && utf8_decode(s, i, &n) < 0) return false;
     return true;
 }
 

@@ -185,11 +185,17 @@ static struct value slice_text(struct vm *vm, struct value v, int64_t from, int6
     return text_take(vm, mark);
 }
 
+bool can_slice(struct value v, const struct value part[3]) {
+    for (int i = 0; i < 3; i++)
+        if (part[i].kind != V_NONE && !is_int(part[i])) return false;
+    return v.kind == V_TEXT || v.kind == V_LIST || v.kind == V_TUPLE || v.kind == V_RANGE;
+}
+
 struct value get_slice(struct vm *vm, struct value v, const struct value part[3]) {
     if (v.kind == V_UNDEFINED) raise_undefined(vm, v);
     size_t n = 0;
-    bool sliced = v.kind == V_TEXT || v.kind == V_LIST || v.kind == V_TUPLE || v.kind == V_RANGE;
-    if (!sliced || !has_length(v, &n)) raise_error(vm, "'%s' object can't be sliced", type_name(v));
+    if (!can_slice(v, part) || !has_length(v, &n))
+        raise_error(vm, "'%s' object can't be sliced, or not by these", type_name(v));
     int64_t len = (int64_t)n, step = 1;
     if (part[2].kind != V_NONE) step = to_int(vm, part[2], "a slice step");
     if (step == 0) raise_error(vm, "slice step cannot be zero");

@@ -69,7 +69,7 @@ struct signature {
 struct node {
     enum node_kind kind;
     char op;
-    bool flag;  // N_FOR: recursive
+    bool flag;  // N_FOR: recursive; N_SLICE: all of it is literal
     bool keeps; // N_FOR: a macro or call block inside may outlive one turn's scope
     int line, symbol;
     int depth; // of the tree below

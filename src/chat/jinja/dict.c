@@ -14,7 +14,8 @@ static uint64_t hash(struct vm *vm, struct value v) {
     uint64_t h = (uint64_t)v.kind;
     if (v.kind == V_TEXT) return sv_hash(sv_of(v));
     if (is_number(v)) return hash_number(v) * 0x9e3779b97f4a7c15u;
-    if (v.kind == V_LIST || v.kind == V_DICT)
+    bool view = v.kind == V_VIEW && v.view->of != VIEW_VALUES;
+    if (v.kind == V_LIST || v.kind == V_DICT || view)
         raise_error(vm, "unhashable type: '%s'", type_name(v));
     if (v.kind != V_TUPLE) return h;
     enter(vm);

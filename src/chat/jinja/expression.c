@@ -96,6 +96,14 @@ static struct node *primary(struct parser *p) {
     return n;
 }
 
+static bool literal(const struct node *n) {
+    if (!n || n->kind == N_CONST) return true;
+    if (n->kind != N_LIST && n->kind != N_TUPLE && n->kind != N_DICT) return false;
+    for (size_t i = 0; i < n->n; i++)
+        if (!literal(n->item[i])) return false;
+    return true;
+}
+
 static struct node *subscript(struct parser *p, struct node *of) {
     struct nodes part = {0};
     bool slice = false;
@@ -116,7 +124,9 @@ static struct node *subscript(struct parser *p, struct node *of) {
     expect_op(p, "]");
     if (!slice) return node_of(p, N_ITEM, of, part.at[0]);
     while (part.n < 3) nodes_add(p, &part, NULL);
-    return with_items(p, node_of(p, N_SLICE, of, NULL), &part);
+    struct node *n = with_items(p, node_of(p, N_SLICE, of, NULL), &part);
+    n->flag = literal(of) && literal(part.at[0]) && literal(part.at[1]) && literal(part.at[2]);
+    return n;
 }
 
 static struct node *member(struct parser *p, struct node *of) {

@@ -276,6 +276,8 @@ static struct value eval_list(struct vm *vm, const struct node *n, struct scope 
 static struct value eval_slice(struct vm *vm, const struct node *n, struct scope *s) {
     struct value of = eval(vm, n->a, s), part[3];
     for (int i = 0; i < 3; i++) part[i] = n->item[i] ? eval(vm, n->item[i], s) : none_value();
+    // jinja2 computes what is literal beforehand, where a slice that can't be is undefined.
+    if (n->flag && !can_slice(of, part)) return undefined_member(vm, of, sv("slice"));
     return get_slice(vm, of, part);
 }
 

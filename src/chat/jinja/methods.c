@@ -219,7 +219,7 @@ const struct builtin *find_method(struct value of, struct sv name) {
     case V_INT:
     case V_BIG: return find_builtin(int_methods, sizeof int_methods / sizeof *int_methods, name);
     case V_BUILTIN:
-        if (strcmp(of.bound->fn->name, "dict")) return NULL;
+        if (strcmp(of.bound->fn->name, "dict") != 0) return NULL;
         return find_builtin(dict_function_methods, 1, name);
     case V_FLOAT:
         return find_builtin(float_methods, sizeof float_methods / sizeof *float_methods, name);

@@ -261,6 +261,7 @@ struct items to_items(struct vm *vm, struct value v);
 struct value get_item(struct vm *vm, struct value v, struct value key);    // v[key]
 struct value get_member(struct vm *vm, struct value v, struct sv name);    // v.name
 struct value get_attribute(struct vm *vm, struct value v, struct sv name); // or V_MISSING
+bool can_slice(struct value v, const struct value part[3]);
 struct value get_slice(struct vm *vm, struct value v, const struct value part[3]);
 
 // number.c

@@ -4,8 +4,9 @@
 
 #include "engine/parts.h"
 
-static const char *const models[] = {"llama/base", "llama/base-q4", "mistral/window",
-                                     "qwen2/window", "qwen3/base-q4"};
+static const char *const models[] = {"llama/base",   "llama/base-q4",        "mistral/window",
+                                     "qwen2/window", "qwen3/base-q4",        "mamba2/base",
+                                     "lfm2/base",    "recurrent_gemma/base", "jamba/base"};
 enum { MODELS = sizeof models / sizeof *models, PROMPTS = 11, NEW = 24 };
 
 static char *model_dir(int i) { return path_join(FIXTURES, models[i]); }

@@ -90,6 +90,7 @@ static void test_recurrent(void **state) {
     (void)state;
     static const char *const bad[][4] = {
         {"Mamba-Codestral-7B-v0.1", "num_heads", "64", "is not expand times hidden_size (8192)"},
+        {"Mamba-Codestral-7B-v0.1", "num_heads", "65537", "is over the limit of 65536"},
         {"Mamba-Codestral-7B-v0.1", "n_groups", "7", "is not a multiple of n_groups (7)"},
         {"Mamba-Codestral-7B-v0.1", "conv_kernel", "1", "must be in 2 .. 16"},
         {"Mamba-Codestral-7B-v0.1", "conv_kernel", "17", "must be in 2 .. 16"},

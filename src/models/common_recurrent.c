@@ -1,7 +1,7 @@
 // What the files of families with recurrent layers share.
 #include "models/family.h"
 
-enum { MAX_WIDTH = 1 << 24, MAX_STATE = 1 << 30 };
+enum { MAX_WIDTH = 1 << 24, MAX_STATE = 1 << 26 };
 
 int64_t read_taps(struct config *c, const char *key, int64_t otherwise) {
     int64_t taps = config_dim(c, key, otherwise);

@@ -5,7 +5,7 @@
 #include "models/family.h"
 
 // It has no positions that could end.
-enum { CONTEXT = 1 << 18 };
+enum { CONTEXT = 1 << 18, MAX_HEADS = 1 << 16 };
 
 static void read_limits(struct config *c, struct mamba2_spec *m) {
     m->dt_least = 0;
@@ -32,6 +32,7 @@ static void read_mixer(struct config *c, const struct decoder_spec *s, struct ma
         .conv_bias = config_bool(c, "use_conv_bias", true),
     };
     read_limits(c, m);
+    if (m->heads > MAX_HEADS) config_fail(c, "num_heads", "is over the limit of %d", MAX_HEADS);
     check_state(c, "state_size", m->heads * m->width, m->states);
     double inner = config_number(c, "expand", 2) * (double)s->hidden;
     if (inner != (double)(m->heads * m->width))

@@ -361,6 +361,8 @@ def more_talks():
         "bare call": dict(messages=[fixtures.ASK, said("assistant", "", tool_calls=[bare]), result("rain")], tools=[fixtures.WEATHER["function"]]),
         "function call": dict(messages=[fixtures.ASK, said("assistant", "", function_call=bare), {"role": "function", "name": "weather", "content": "rain"}, {"role": "ipython", "content": "x"}]),
         "no arguments": dict(messages=[said("user", "Time?"), said("assistant", "", tool_calls=[{"type": "function", "id": "call00003", "function": {"name": "now", "arguments": {}}}]), result("12:00", "call00003"), said("assistant", "Noon.")], tools=MORE_TOOLS),
+        "result object": dict(messages=[fixtures.ASK, said("assistant", "", tool_calls=[call(city="Paris")]), {**result(""), "content": {"sky": "clear", "t": [1.0, None]}}, said("assistant", "Ok")], tools=[fixtures.WEATHER]),
+        "odd contents": dict(messages=[said("user", 3), said("assistant", [1, "x"]), said("user", {"a": 1})]),
         "result parts": dict(messages=[fixtures.ASK, said("assistant", [{"type": "text", "text": "Let me."}], tool_calls=[call(city="Paris")]), {**result(""), "content": [{"type": "text", "text": "rain"}, {"type": "text", "text": "y"}]}], tools=[fixtures.WEATHER]),
         "orphan result": dict(messages=[said("user", "Hi"), result("stray")]),
         "reasoning and call": dict(messages=[said("system", "Be exact."), fixtures.ASK, said("assistant", "", reasoning_content="I need it.", tool_calls=[call(city="Paris")]), result("rain"), said("assistant", "It rains.", reasoning_content="So.\n")], tools=[fixtures.WEATHER]),

@@ -71,13 +71,13 @@ struct chat_prompt {
 };
 void chat_prompt_free(struct chat_prompt *p);
 
-// What an API refuses although a template may take it: a message without content, unless it is an
-// assistant's with tool_calls, function_call or reasoning. Other faults are for chat_render to
-// tell.
+// What an API refuses although a template may take it: a content that is neither text nor a list of
+// parts (objects or text), and a message without content, unless it is an assistant's with
+// tool_calls, function_call or reasoning. Other faults are for chat_render to tell.
 bool chat_check_contents(struct json_object *messages, struct error *e);
 
 // out is empty before, and if this fails also after. messages: an array of objects, each with a
-// "role" and mostly a "content", which is text or a list of parts. Members that are null are
+// "role" and mostly a "content", which a template takes as it is. Members that are null are
 // dropped, and reasoning_content, thinking and reasoning stand for each other. Nothing passed in is
 // changed. Errors are the request's (400), which name the message and its key; a template's own
 // raise_exception gives exactly its text, and what else fails in it begins with "chat template,

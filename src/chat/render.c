@@ -23,39 +23,50 @@ static bool says_elsewhere(struct json_object *m) {
     return false;
 }
 
+static bool check_message(struct json_object *m, size_t i, struct error *e) {
+    struct json_object *role;
+    if (!json_object_is_type(m, json_type_object))
+        return fail(e, "messages[%zu] must be an object, not %s", i, json_kind(m));
+    if (!json_object_object_get_ex(m, "role", &role))
+        return fail(e, "messages[%zu].role is missing", i);
+    return json_object_is_type(role, json_type_string) ||
+           fail(e, "messages[%zu].role must be text, not %s", i, json_kind(role));
+}
+
+static bool check_content(struct json_object *m, size_t i, struct error *e) {
+    struct json_object *content = json_at(m, "content");
+    if (!content || json_object_is_type(content, json_type_string)) return true;
+    if (!json_object_is_type(content, json_type_array))
+        return fail(e, "messages[%zu].content must be text or a list of parts, not %s", i,
+                    json_kind(content));
+    for (size_t k = 0; k < json_object_array_length(content); k++) {
+        struct json_object *part = json_object_array_get_idx(content, k);
+        if (!json_object_is_type(part, json_type_object) &&
+            !json_object_is_type(part, json_type_string))
+            return fail(e, "messages[%zu].content[%zu] must be an object or text, not %s", i, k,
+                        json_kind(part));
+    }
+    return true;
+}
+
+static bool check_contents(struct json_object *messages, struct error *e) {
+    for (size_t i = 0; i < json_object_array_length(messages); i++)
+        if (!check_content(json_object_array_get_idx(messages, i), i, e)) return false;
+    return true;
+}
+
 bool chat_check_contents(struct json_object *messages, struct error *e) {
     if (!json_object_is_type(messages, json_type_array)) return true;
     for (size_t i = 0; i < json_object_array_length(messages); i++) {
         struct json_object *m = json_object_array_get_idx(messages, i);
         bool named = json_object_is_type(json_at(m, "role"), json_type_string);
-        if (!named || json_at(m, "content") || says_elsewhere(m)) continue;
+        if (!named) continue;
+        if (!check_content(m, i, e)) return false;
+        if (json_at(m, "content") || says_elsewhere(m)) continue;
         return fail(e,
                     "messages[%zu].content is %s: only an assistant's message with tool_calls may "
                     "have none",
                     i, json_object_object_get_ex(m, "content", NULL) ? "null" : "missing");
-    }
-    return true;
-}
-
-static bool check_message(struct json_object *m, size_t i, struct error *e) {
-    struct json_object *role, *content = json_at(m, "content");
-    if (!json_object_is_type(m, json_type_object))
-        return fail(e, "messages[%zu] must be an object, not %s", i, json_kind(m));
-    if (!json_object_object_get_ex(m, "role", &role))
-        return fail(e, "messages[%zu].role is missing", i);
-    if (!json_object_is_type(role, json_type_string))
-        return fail(e, "messages[%zu].role must be text, not %s", i, json_kind(role));
-    if (json_object_is_type(content, json_type_array)) {
-        for (size_t k = 0; k < json_object_array_length(content); k++) {
-            struct json_object *part = json_object_array_get_idx(content, k);
-            if (!json_object_is_type(part, json_type_object) &&
-                !json_object_is_type(part, json_type_string))
-                return fail(e, "messages[%zu].content[%zu] must be an object or text, not %s", i, k,
-                            json_kind(part));
-        }
-    } else if (content && !json_object_is_type(content, json_type_string)) {
-        return fail(e, "messages[%zu].content must be text or a list of parts, not %s", i,
-                    json_kind(content));
     }
     return true;
 }
@@ -139,7 +150,7 @@ static bool mark_last(struct json_object *messages, const struct chat_template *
         fail(e, "continue_final_message: the chat template has no use for content");
     else if (json_object_is_type(content, json_type_string))
         *text = content;
-    else if (!(*text = mark_part(m, content)))
+    else if (!json_object_is_type(content, json_type_array) || !(*text = mark_part(m, content)))
         fail(e, "continue_final_message: the last message has no text to continue");
     if (*text) json_object_get(*text);
     if (!e->set && *text == content)
@@ -235,7 +246,7 @@ bool chat_render(const struct chat *c, struct json_object *messages, const struc
     struct json_object *normal = NULL;
     bool ok = chat_usable(t, e) && check_options(opt, e) && (normal = normal_messages(messages, e));
     if (ok && t->coded)
-        ok = render_coded(t, normal, opt, out, e);
+        ok = check_contents(normal, e) && render_coded(t, normal, opt, out, e);
     else if (ok)
         ok = render_template(c, t, normal, opt, &out->text, e);
     if (!ok) chat_prompt_free(out);

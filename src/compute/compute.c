@@ -251,10 +251,29 @@ struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
          !opt->sinks.dims || (opt->sinks.type == DT_F32 && opt->sinks.dims == 1 &&
                               opt->sinks.n[0] == q.n[1] && tensor_contiguous(opt->sinks)),
          "attention: the sinks are not a score a head");
+    want(c,
+         !opt->selected.dims || (opt->selected.type == DT_I32 && opt->selected.dims == 2 &&
+                                 opt->selected.n[0] == rows->n && tensor_contiguous(opt->selected)),
+         "attention: the selection is not a list a row");
     int64_t width = kv->v.n[3] ? kv->v.n[3] : opt->v_width;
     want(c, width > 0 && (kv->v.n[3] || width <= kv->k.n[3]), "attention: there are no values");
     struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){q.n[0], q.n[1] * width});
     if (!c->err.set) ops(c)->attention(c, y, q, kv, rows, opt);
+    return y;
+}
+
+struct tensor select_keys(struct context *c, struct tensor q, struct tensor weights,
+                          const struct kv *kv, const struct rows *rows, int64_t top) {
+    check_rows(c, "select_keys", rows);
+    check_kv(c, "select_keys", kv);
+    f32_rows(c, "select_keys", "q", q);
+    f32_rows(c, "select_keys", "weights", weights);
+    want(c,
+         q.dims == 3 && q.n[0] == rows->n && q.n[2] == kv->k.n[3] && kv->k.n[1] == 1 &&
+             weights.dims == 2 && weights.n[0] == rows->n && weights.n[1] == q.n[1] && top > 0,
+         "select_keys: queries do not fit the cache");
+    struct tensor y = scratch_tensor(c, DT_I32, 2, (int64_t[]){rows->n, top});
+    if (!c->err.set) ops(c)->select_keys(c, y, q, weights, kv, rows);
     return y;
 }
 

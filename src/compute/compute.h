@@ -153,10 +153,18 @@ struct attention_options {
     float soft_cap;      // a score becomes soft_cap * tanh(score / soft_cap); 0: it stays
     struct tensor sinks; // [heads] F32: a score for a token that has no value; dims 0: none
     int64_t v_width;     // of a cache without values: so many leading elements of a key are one
+    // [n, top] I32 of select_keys: a row sees these tokens alone, and nothing but scale and v_width
+    // of the above applies; dims 0: none
+    struct tensor selected;
 };
 struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
                         const struct rows *rows, const struct attention_options *opt);
 
+// An indexer's choice: of the tokens that each row sees, the `top` with the highest score, the sum
+// over the heads of weights [n, heads] times max(0, q [n, heads, width] . k), k in a cache of one
+// head without values. -> [n, top] I32 in rising order; where a row sees fewer, -1 after them.
+struct tensor select_keys(struct context *c, struct tensor q, struct tensor weights,
+                          const struct kv *kv, const struct rows *rows, int64_t top);
 // a [n, heads, a_width], b [n, heads, b_width] -> [n, heads, a_width + b_width]
 struct tensor join(struct context *c, struct tensor a, struct tensor b);
 // x [n, width] *= by [n, 1], a row each; returns x.

@@ -35,6 +35,9 @@ struct ops {
     // dry too
     void (*attention)(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                       const struct rows *rows, const struct attention_options *opt);
+    // dry too
+    void (*select_keys)(struct context *c, struct tensor y, struct tensor q, struct tensor weights,
+                        const struct kv *kv, const struct rows *rows);
     void (*join)(struct context *c, struct tensor y, struct tensor a, struct tensor b);
     // dry too
     void (*head_linear)(struct context *c, struct tensor y, struct tensor x,

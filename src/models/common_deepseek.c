@@ -21,6 +21,10 @@ static const struct decoder_names names = {
             .q_b = "self_attn.q_b_proj",
             .kv_a = "self_attn.kv_a_proj_with_mqa",
             .kv_norm = "self_attn.kv_a_layernorm",
+            .index_q = "self_attn.indexer.wq_b",
+            .index_k = "self_attn.indexer.wk",
+            .index_norm = "self_attn.indexer.k_norm",
+            .index_weights = "self_attn.indexer.weights_proj",
             .kv_b = "self_attn.kv_b_proj",
             .embed = "self_attn.embed_q",
             .unembed = "self_attn.unembed_out",
@@ -115,6 +119,25 @@ void read_groups(struct config *c, struct moe_spec *moe, enum group_score score)
     moe->route.groups = groups;
     moe->route.top_groups = top;
     moe->route.group_score = score;
+}
+
+void read_indexers(struct config *c, struct decoder_spec *spec, bool interleaved) {
+    struct indexer_spec x = {.heads = config_dim(c, "index_n_heads", 64),
+                             .width = config_dim(c, "index_head_dim", 128),
+                             .top = config_dim(c, "index_topk", 2048),
+                             .rope = spec->ropes,
+                             .eps = 1e-6f};
+    struct rope_spec *r = &spec->rope[spec->ropes++];
+    *r = spec->rope[0];
+    r->interleaved = interleaved;
+    if (x.width < r->dim)
+        config_fail(c, "index_head_dim", "is less than qk_rope_head_dim (%lld)", (long long)r->dim);
+    if (x.heads > 4096 || x.heads * x.width > 1 << 24)
+        config_fail(c, "index_n_heads", "times index_head_dim is over the limit");
+    for (int64_t i = 0; i < spec->layers; i++) {
+        if (!spec->layer[i].mla.q_rank) config_fail(c, "q_lora_rank", "is needed for the indexer");
+        spec->layer[i].mla.indexer = x;
+    }
 }
 
 static void must_be(struct config *c, const char *key, const char *value) {

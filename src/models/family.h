@@ -92,6 +92,8 @@ void check_state(struct config *c, const char *key, int64_t channels, int64_t st
 // others get these experts, with n_shared_experts beside them.
 void read_latent_decoder(struct config *c, struct decoder_spec *spec);
 void read_deepseek_experts(struct config *c, struct decoder_spec *spec, struct moe_spec moe);
+// Indexers on all layers of latent attention, with the same rope in this order of pairs.
+void read_indexers(struct config *c, struct decoder_spec *spec, bool interleaved);
 // Those of V3: chosen by the sigmoid of their logits and a bias, out of the best groups; the bias
 // has no part in their weights, which are multiplied by routed_scaling_factor.
 void read_biased_experts(struct config *c, struct decoder_spec *spec, double scale);

@@ -227,6 +227,8 @@ struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
     case MIXER_RGLRU: rglru_state(&s->rglru, decl.fixed); break;
     case MIXER_MLA:
         decl.paged[0] = (struct paged_decl){1, .k_width = s->mla.latent + s->mla.rotary};
+        if (s->mla.indexer.top)
+            decl.paged[1] = (struct paged_decl){1, .k_width = s->mla.indexer.width};
         break;
     }
     return decl;
@@ -247,7 +249,7 @@ int64_t decoder_short_context(const struct decoder *d) {
     return 0;
 }
 
-enum { MIXER_WEIGHTS = 6 }; // at most
+enum { MIXER_WEIGHTS = 8 }; // at most
 
 static int mixer_weights(struct layer *l, enum mixer mixer, struct weight *w[MIXER_WEIGHTS]) {
     switch (mixer) {
@@ -299,7 +301,9 @@ static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, 
     case MIXER_ATTENTION:
         return attention_forward(c, &l->attention, h, rows, state->kv,
                                  rope_of(d, spec->attention.rope), lent);
-    case MIXER_MLA: return mla_forward(c, &l->mla, h, rows, state->kv, rope_of(d, spec->mla.rope));
+    case MIXER_MLA:
+        return mla_forward(c, &l->mla, h, rows, state->kv, rope_of(d, spec->mla.rope),
+                           rope_of(d, spec->mla.indexer.rope));
     case MIXER_MAMBA: return mamba_forward(c, &l->mamba, h, rows, state->fixed);
     case MIXER_MAMBA2: return mamba2_forward(c, &l->mamba2, h, rows, state->fixed);
     case MIXER_SHORT_CONV: return short_conv_forward(c, &l->short_conv, h, rows, state->fixed[0]);

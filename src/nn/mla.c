@@ -1,5 +1,6 @@
 #include "nn/mla.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -37,6 +38,17 @@ static void bind_latents(struct mla *m, const struct mla_names *names, struct bi
     }
 }
 
+static void bind_indexer(struct mla *m, int64_t hidden, const struct mla_names *names,
+                         struct binder *b) {
+    const struct indexer_spec *s = &m->spec.indexer;
+    if (!s->top) return;
+    bind_matrix(b, names->index_q, s->heads * s->width, m->spec.q_rank, false, &m->index_q);
+    bind_matrix(b, names->index_k, s->width, hidden, false, &m->index_k);
+    norm_bind(&m->index_norm, (struct norm_spec){NORM_LAYER_BIAS, s->eps}, s->width,
+              names->index_norm, b);
+    bind_matrix(b, names->index_weights, s->heads, hidden, false, &m->index_weights);
+}
+
 void mla_bind(struct mla *m, const struct mla_spec *spec, int64_t hidden,
               const struct mla_names *names, struct binder *b) {
     m->spec = *spec;
@@ -45,6 +57,7 @@ void mla_bind(struct mla *m, const struct mla_spec *spec, int64_t hidden,
     norm_bind(&m->kv_norm, (struct norm_spec){NORM_RMS, spec->eps}, spec->latent, names->kv_norm,
               b);
     bind_latents(m, names, b);
+    bind_indexer(m, hidden, names, b);
     bind_matrix(b, names->o, hidden, spec->heads * spec->v_width, spec->bias, &m->o);
 }
 
@@ -61,7 +74,8 @@ bool mla_store(struct mla *m, struct store *s, const char *what, struct error *e
     for (int64_t h = 0; h < m->spec.heads; h++)
         if (!store_weight(s, &m->in[h], what, e) || !store_weight(s, &m->out[h], what, e))
             return false;
-    return norm_store(&m->q_norm, s, what, e) && norm_store(&m->kv_norm, s, what, e);
+    return norm_store(&m->q_norm, s, what, e) && norm_store(&m->kv_norm, s, what, e) &&
+           norm_store(&m->index_norm, s, what, e);
 }
 
 int mla_weights(struct mla *m, struct weight *w[MLA_WEIGHTS]) {
@@ -70,6 +84,7 @@ int mla_weights(struct mla *m, struct weight *w[MLA_WEIGHTS]) {
     if (!m->columns) w[n++] = &m->whole[1];
     if (!m->spec.q_rank) w[n++] = &m->q;
     if (m->spec.q_rank) w[n++] = &m->q_a, w[n++] = &m->q_b;
+    if (m->spec.indexer.top) w[n++] = &m->index_q, w[n++] = &m->index_k, w[n++] = &m->index_weights;
     return n;
 }
 
@@ -79,14 +94,33 @@ static struct tensor part(struct context *c, struct tensor x, int64_t heads, int
     return tensor_split_heads(take_bands(c, x, x.n[1] / heads, from, count), heads);
 }
 
+// q [n, q_rank], the normed queries. In f32, so that the choice does not depend on the precision.
+static struct tensor choose(struct context *c, const struct mla *m, struct tensor x,
+                            struct tensor q, const struct rows *rows, const struct kv *kv,
+                            const struct rope *r) {
+    const struct indexer_spec *s = &m->spec.indexer;
+    struct tensor key = norm_forward(c, &m->index_norm, linear_f32(c, x, &m->index_k));
+    struct tensor query = tensor_split_heads(linear_f32(c, q, &m->index_q), s->heads);
+    key = rope(c, tensor_split_heads(key, 1), rows, r);
+    query = rope(c, query, rows, r);
+    kv_write(c, kv, rows, key, (struct tensor){0});
+    struct tensor weights = linear_f32(c, x, &m->index_weights);
+    weights = scale(c, weights, 1 / sqrtf((float)(s->heads * s->width)));
+    return select_keys(c, query, weights, kv, rows, s->top);
+}
+
 struct tensor mla_forward(struct context *c, const struct mla *m, struct tensor x,
-                          const struct rows *rows, const struct kv *kv, const struct rope *r) {
+                          const struct rows *rows, const struct kv *kv, const struct rope *r,
+                          const struct rope *index_rope) {
     const struct mla_spec *s = &m->spec;
     struct tensor first[2]; // of [latent + rotary], of [heads * (plain + rotary)] or [q_rank]
     linear_many(c, x, 2, (const struct weight *const[]){&m->kv_a, s->q_rank ? &m->q_a : &m->q},
                 first);
     struct tensor kept = first[0], q = first[1];
-    if (s->q_rank) q = linear(c, norm_forward(c, &m->q_norm, q), &m->q_b);
+    struct attention_options opt = {.scale = s->scale, .v_width = s->latent};
+    if (s->q_rank) q = norm_forward(c, &m->q_norm, q);
+    if (s->indexer.top) opt.selected = choose(c, m, x, q, rows, &kv[1], index_rope);
+    if (s->q_rank) q = linear(c, q, &m->q_b);
     struct tensor latent = norm_forward(c, &m->kv_norm, part(c, kept, 1, 0, s->latent));
     struct tensor key = part(c, kept, 1, s->latent, s->rotary);
     struct tensor turned = part(c, q, s->heads, s->plain_width, s->rotary);
@@ -98,7 +132,6 @@ struct tensor mla_forward(struct context *c, const struct mla *m, struct tensor 
     struct matrices in = {s->heads, m->in}, out = {s->heads, m->out};
     struct tensor plain = part(c, q, s->heads, 0, s->plain_width);
     q = join(c, head_linear(c, plain, &in, m->columns), turned);
-    struct attention_options opt = {.scale = s->scale, .v_width = s->latent};
     struct tensor y = tensor_split_heads(attention(c, q, kv, rows, &opt), s->heads);
     y = head_linear(c, y, &out, false);
     return linear(c, tensor_2d(DT_F32, y.n[0], s->heads * s->v_width, y.data), &m->o);

@@ -206,3 +206,12 @@ CASES["minimax"] = dict(hf="MiniMaxM2ForCausalLM", hf_args=dict(gains=BIAS, seed
     head_dim=20, intermediate_size=24, num_experts_per_tok=2, num_hidden_layers=2, num_local_experts=5, qk_norm_type="per_layer", rms_norm_eps=1e-6,
     rope_theta=5000000, rotary_dim=8, scoring_func="sigmoid", shared_intermediate_size=0, tie_word_embeddings=False,
     use_qk_norm=True, use_routing_bias=True))
+
+# deepseek_v32: V3 with an indexer: its queries come from the normed query vector, its keys through a LayerNorm with a bias;
+# its rope turns the first elements of a head, in halves. With few heads many scores are exactly 0, and ties have no order.
+CASES["deepseek_v32"] = dict(hf="DeepseekV32ForCausalLM", quantized=[], hf_args=dict(seed=3, gains={
+    **BIAS, "weights_proj": 2.0, "indexer.wk": 2.0, "indexer.wq_b": 2.0}), config=dict(
+    DEEPSEEK, architectures=["DeepseekV32ForCausalLM"], model_type="deepseek_v32", index_head_dim=20, index_n_heads=12,
+    index_topk=11, n_group=3, n_routed_experts=6, n_shared_experts=1, norm_topk_prob=True, num_attention_heads=4,
+    num_key_value_heads=4, q_lora_rank=28, routed_scaling_factor=2.5, scoring_func="sigmoid", topk_group=2,
+    topk_method="noaux_tc"))

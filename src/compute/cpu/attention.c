@@ -265,6 +265,10 @@ static int64_t split_rows(const struct attention_job *j, int64_t n, int64_t thre
 
 void cpu_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                    const struct rows *rows, const struct attention_options *opt) {
+    if (opt->selected.dims) {
+        cpu_attention_selected(c, y, q, kv, rows, opt);
+        return;
+    }
     size_t mark = scratch_mark(c);
     int64_t threads = pool_threads(c->dev->pool), n = rows->n, kv_heads = kv->k.n[1];
     struct tensor values = kv->v.n[3] ? kv->v : kv->k;

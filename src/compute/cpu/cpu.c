@@ -370,6 +370,7 @@ static const struct ops cpu_ops = {
     .rope = cpu_rope,
     .kv_write = cpu_kv_write,
     .attention = cpu_attention,
+    .select_keys = cpu_select_keys,
     .join = cpu_join,
     .head_linear = cpu_head_linear,
     .scale_rows = cpu_scale_rows,

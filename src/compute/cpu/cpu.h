@@ -20,6 +20,12 @@ void cpu_glu(struct context *c, struct tensor y, struct tensor x, const struct w
              const struct weight *up, enum activation act);
 void cpu_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                    const struct rows *rows, const struct attention_options *opt);
+// Attention to the tokens of opt->selected.
+void cpu_attention_selected(struct context *c, struct tensor y, struct tensor q,
+                            const struct kv *kv, const struct rows *rows,
+                            const struct attention_options *opt);
+void cpu_select_keys(struct context *c, struct tensor y, struct tensor q, struct tensor weights,
+                     const struct kv *kv, const struct rows *rows);
 void cpu_head_linear(struct context *c, struct tensor y, struct tensor x, const struct matrices *w,
                      bool columns);
 void cpu_route(struct context *c, const struct routes *r, struct tensor logits,

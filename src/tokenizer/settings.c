@@ -25,6 +25,30 @@ static struct json_object *read_object(const char *dir, const char *name, struct
     return o;
 }
 
+static struct sv text_of(struct json_object *token) {
+    if (json_object_is_type(token, json_type_object)) token = json_at(token, "content");
+    return json_text(token);
+}
+
+static struct json_object *role_of(struct json_object *settings, const char *role) {
+    char key[40];
+    snprintf(key, sizeof key, "%s_token", role);
+    return json_at(settings, key);
+}
+
+// A role's token is a text, or an object with it.
+static bool check_roles(struct json_object *settings, const char *dir, struct error *e) {
+    for (size_t i = 0; i < ROLES; i++) {
+        struct json_object *role = role_of(settings, roles[i]);
+        bool has_text = json_object_is_type(role, json_type_object) && json_at(role, "content");
+        struct json_object *text = has_text ? json_at(role, "content") : role;
+        if (text && !json_object_is_type(text, json_type_string))
+            return fail(e, "%s/tokenizer_config.json: key \"%s_token\" is %.60s, not a token", dir,
+                        roles[i], json_object_to_json_string(role));
+    }
+    return true;
+}
+
 struct json_object *settings_read(const char *dir, struct error *e) {
     struct json_object *o = read_object(dir, "tokenizer_config.json", e), *map = NULL;
     if (!o && !e->set) o = json_object_new_object();
@@ -39,20 +63,9 @@ struct json_object *settings_read(const char *dir, struct error *e) {
         }
     }
     json_object_put(map);
-    if (!e->set) return o;
+    if (!e->set && check_roles(o, dir, e)) return o;
     json_object_put(o);
     return NULL;
-}
-
-static struct sv text_of(struct json_object *token) {
-    if (json_object_is_type(token, json_type_object)) token = json_at(token, "content");
-    return json_text(token);
-}
-
-static struct json_object *role_of(struct json_object *settings, const char *role) {
-    char key[40];
-    snprintf(key, sizeof key, "%s_token", role);
-    return json_at(settings, key);
 }
 
 struct sv settings_role(struct json_object *settings, const char *role) {

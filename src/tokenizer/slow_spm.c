@@ -11,6 +11,7 @@ struct spm_class {
     struct spm_layout layout;
     const char *normalizer; // before that of the model; NULL: none
     bool mask_lstrip;       // <mask> takes the space before it
+    bool strips;            // tokens with a role take it on both sides
 };
 
 #define FAIRSEQ       "<s> <pad> </s> <unk>"
@@ -27,6 +28,12 @@ struct spm_class {
     "{\"type\":\"Replace\",\"pattern\":{\"String\":\"''\"},\"content\":\"\\\"\"}"
 #define ACCENTS ",{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}"
 #define LOWER   "{\"type\":\"Lowercase\"}"
+
+// Behind a Lowercase, with white space cut to size.
+#define NO_PUNCTUATION                                                                             \
+    "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[!-/:-@\\\\[-`{-~]\"},\"content\":\"\"},"      \
+    "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\\\\s+\"},\"content\":\" \"},"                 \
+    "{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}"
 
 static const struct spm_class classes[] = {
     {.names = "T5Tokenizer MT5Tokenizer", .roles = "eos=</s> unk=<unk> pad=<pad>", .after = "eos"},
@@ -86,6 +93,11 @@ static const struct spm_class classes[] = {
      .after = "sep cls",
      .normalizer = FOLD_QUOTES,
      .mask_lstrip = true},
+    {.names = "SiglipTokenizer",
+     .roles = "eos=</s> unk=<unk> pad=</s>",
+     .after = "eos",
+     .normalizer = NO_PUNCTUATION,
+     .strips = true},
     {.names = "LlamaTokenizer CodeLlamaTokenizer", .roles = "unk=<unk> bos=<s> eos=</s>"},
     {.names = "GemmaTokenizer", .roles = "unk=<unk> bos=<bos> eos=<eos> pad=<pad>"},
     {.names = ""}, // the others
@@ -95,7 +107,7 @@ static const struct spm_class classes[] = {
 static const char refused[] =
     "MarianTokenizer M2M100Tokenizer NllbTokenizer SeamlessM4TTokenizer Speech2TextTokenizer "
     "GPTSw3Tokenizer PLBartTokenizer LayoutXLMTokenizer UdopTokenizer CpmTokenizer "
-    "BartphoTokenizer ErnieMTokenizer BertJapaneseTokenizer SpeechT5Tokenizer SiglipTokenizer";
+    "BartphoTokenizer ErnieMTokenizer BertJapaneseTokenizer SpeechT5Tokenizer";
 
 static const struct spm_class *find_class(const struct slow *s) {
     const struct spm_class *c = classes;
@@ -130,6 +142,10 @@ static bool read_pieces(struct slow *s, const struct spm_class *c, struct sv tex
     return ok;
 }
 
+static void set_flag(struct json_object *token, const char *flag, bool value) {
+    json_object_object_add(token, flag, json_object_new_boolean(value));
+}
+
 // Text may spell what the file's control pieces are called, and what the settings add. Pieces of
 // the user are left to the model.
 static bool read_tokens(struct slow *s, const struct spm_class *c, struct error *e) {
@@ -146,11 +162,12 @@ static bool read_tokens(struct slow *s, const struct spm_class *c, struct error 
         int32_t id = vocab_id(&m->vocab, json_text_at(token, "content"));
         bool mask = sv_eq(json_text_at(token, "content"), settings_role(s->settings, "mask"));
         if (id >= 0 && m->spm.piece[id].kind == SPM_USER) continue;
+        set_flag(token, "normalized", false);
+        bool strips = c->strips && json_bool_at(token, "special", false);
+        if (strips || (mask && c->mask_lstrip)) set_flag(token, "lstrip", true);
+        if (strips) set_flag(token, "rstrip", true);
         if (id >= 0 && id == m->spm.unk) // SentencePiece never leaves it out
-            json_object_object_add(token, "special", json_object_new_boolean(false));
-        json_object_object_add(token, "normalized", json_object_new_boolean(false));
-        if (mask && c->mask_lstrip)
-            json_object_object_add(token, "lstrip", json_object_new_boolean(true));
+            set_flag(token, "special", false);
         tokens_take(&s->tokens, token);
     }
     tokens_close(&list);
@@ -158,11 +175,14 @@ static bool read_tokens(struct slow *s, const struct spm_class *c, struct error 
 }
 
 static void add_normalizer(struct slow *s, const struct spm_class *c) {
-    bool lower = setting(s, "do_lower_case", slow_is(s, "AlbertTokenizer"));
+    bool folds = slow_is(s, "AlbertTokenizer XLNetTokenizer"),
+         siglip = slow_is(s, "SiglipTokenizer");
+    bool lower = setting(s, "do_lower_case", siglip || slow_is(s, "AlbertTokenizer"));
     struct str z = {0};
+    if (lower && siglip) str_puts(&z, LOWER ",");
     if (c->normalizer) str_puts(&z, c->normalizer);
-    if (c->normalizer && !setting(s, "keep_accents", false)) str_puts(&z, ACCENTS);
-    if (lower && z.n) str_puts(&z, "," LOWER);
+    if (folds && !setting(s, "keep_accents", false)) str_puts(&z, ACCENTS);
+    if (lower && folds) str_puts(&z, "," LOWER);
     if (lower && slow_is(s, "DebertaV2Tokenizer")) str_puts(&z, LOWER);
     if (z.n) {
         struct str stage = {0};
@@ -192,8 +212,9 @@ bool slow_spm(struct slow *s, struct sv text, struct error *e) {
     if (!read_pieces(s, c, text, e)) return false;
     if (c->roles) slow_roles(s, c->roles);
     if (!read_tokens(s, c, e)) return false;
-    spm->each = setting(s, "legacy", c->before || c->after);
-    spm->prefix = spm->prefix && setting(s, "add_prefix_space", true);
+    bool siglip = slow_is(s, "SiglipTokenizer"); // puts a mark before the text by itself
+    spm->each = setting(s, "legacy", !siglip && (c->before || c->after));
+    spm->prefix = siglip || (spm->prefix && setting(s, "add_prefix_space", true));
     add_normalizer(s, c);
     add_around(s, c);
     slow_stage(s, "decoder", "{\"type\":\"Sequence\",\"decoders\":[]}"); // none but that one

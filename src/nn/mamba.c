@@ -60,7 +60,8 @@ struct tensor mamba_forward(struct context *c, const struct mamba *m, struct ten
     struct tensor u = tensor_slice(all, 1, 0, s->inner);
     struct tensor z = tensor_slice(all, 1, s->inner, s->inner);
     u = activate(c, conv_forward(c, &m->conv, u, rows, state[0]), ACT_SILU);
-    struct tensor p = linear(c, u, &m->x), dt = tensor_slice(p, 1, 0, s->rank);
+    // What steers the state space is of few rows, and exponentials are made of it: in f32 always.
+    struct tensor p = linear_f32(c, u, &m->x), dt = tensor_slice(p, 1, 0, s->rank);
     struct scan_inputs in = {
         .x = u,
         .b = tensor_slice(p, 1, s->rank, s->states),
@@ -71,7 +72,7 @@ struct tensor mamba_forward(struct context *c, const struct mamba *m, struct ten
         in.b = norm_forward(c, &m->b_norm, in.b);
         in.c = norm_forward(c, &m->c_norm, in.c);
     }
-    in.delta = linear(c, dt, &m->dt);
+    in.delta = linear_f32(c, dt, &m->dt);
     struct tensor y = selective_scan(c, &in, m->a, m->d, rows, state[1]);
     return linear(c, act_mul(c, z, y, ACT_SILU), &m->out);
 }

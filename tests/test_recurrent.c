@@ -4,7 +4,7 @@
 
 #include "compute/recurrent.h"
 
-enum { INPUTS = 4, SEQUENCES = 4, MOST = 100 };
+enum { INPUTS = 6, SEQUENCES = 4, MOST = 100 };
 
 // Lengths that end inside a chunk, at its end, one past it, and cross several.
 static const int64_t lengths[SEQUENCES] = {MOST, 3, SSD_CHUNK, 2 * SSD_CHUNK + 1};
@@ -15,8 +15,9 @@ struct trial {
     // one sequence: in[k] [n, width[k]] -> want [n, out]; size gets what f32 arithmetic rounds
     void (*define)(const struct trial *t, const float *const in[INPUTS], int64_t n, double *want,
                    double *size);
-    int64_t width[INPUTS], out, elements; // of inputs (0: none), the output, the state
-    int64_t p[4];                         // the op's own dimensions
+    int64_t width[INPUTS], out, elements;    // of inputs (0: none), the output, the state
+    void (*prepare)(struct trial *t, int s); // what the noise of t->in[s] should be; or NULL
+    int64_t p[6];                            // the op's own dimensions
     const float *table[4];
     double tolerance;
     float *in[SEQUENCES][INPUTS], *got[SEQUENCES]; // [length, width]
@@ -118,6 +119,7 @@ static void check_trial(struct machine *m, struct trial *t, const char *what) {
     float *alone[SEQUENCES];
     for (int s = 0; s < SEQUENCES; s++) {
         for (int k = 0; k < INPUTS; k++) t->in[s][k] = noise_array(lengths[s] * t->width[k] + 1);
+        if (t->prepare) t->prepare(t, s);
         alone[s] = t->got[s] = mem_array((size_t)(lengths[s] * t->out), sizeof(float));
     }
     run_alone(m, t);
@@ -231,7 +233,7 @@ static void check_scan(struct machine *m) {
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         int64_t channels = shapes[s][0], states = shapes[s][1];
         struct trial t = {run_scan, define_scan, .out = channels, .elements = channels * states};
-        memcpy(t.width, (int64_t[]){channels, channels, states, states}, sizeof t.width);
+        memcpy(t.width, (int64_t[INPUTS]){channels, channels, states, states}, sizeof t.width);
         memcpy(t.p, shapes[s], sizeof shapes[s]);
         t.tolerance = 3e-6;
         float *a = negative_array(channels * states), *d = noise_array(channels);
@@ -304,9 +306,9 @@ static void check_ssd(struct machine *m) {
         int64_t states = shapes[s][3];
         struct trial t = {run_ssd, define_ssd, .out = heads * width};
         t.elements = ssd_state(heads, width, groups, states);
-        memcpy(t.width, (int64_t[]){heads * width, heads, groups * states, groups * states},
+        memcpy(t.width, (int64_t[INPUTS]){heads * width, heads, groups * states, groups * states},
                sizeof t.width);
-        memcpy(t.p, shapes[s], sizeof t.p);
+        memcpy(t.p, shapes[s], sizeof shapes[s]);
         t.tolerance = 3e-6;
         float *a = negative_array(heads), *d = noise_array(heads), *bias = noise_array(heads);
         t.table[0] = a, t.table[1] = d, t.table[2] = bias;
@@ -358,6 +360,135 @@ static void check_lru(struct machine *m) {
 static void test_gated_lru(void **state) {
     (void)state;
     each_machine(PRECISION_F32, check_lru);
+}
+
+// --- log_decay -----------------------------------------------------------------------------------
+
+static void check_log_decay(struct machine *m) {
+    enum { ROWS = 5, WIDTH = 37 };
+    float *x = noise_array(ROWS * (WIDTH + 1)), *rate = negative_array(WIDTH);
+    float *bias = noise_array(WIDTH);
+    for (int i = 0; i < ROWS * (WIDTH + 1); i++) x[i] *= 20;
+    struct tensor in = put_f32(m, x, 2, (int64_t[]){ROWS, WIDTH + 1});
+    in = tensor_slice(in, 1, 0, WIDTH);
+    int64_t n[] = {WIDTH};
+    float *y = get(m, log_decay(&m->c, in, put_f32(m, rate, 1, n), put_f32(m, bias, 1, n)));
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        int col = i % WIDTH;
+        double want = rate[col] * softplus((double)x[i / WIDTH * (WIDTH + 1) + col] + bias[col]);
+        expect_near("log_decay", i, y[i], want, 3e-6 * (fabs(want) + 1e-30));
+    }
+    free(x), free(rate), free(bias), free(y);
+}
+
+static void test_log_decay(void **state) {
+    (void)state;
+    each_machine(PRECISION_F32, check_log_decay);
+}
+
+// --- delta_rule: p heads, key heads, key width, value width, decays by channel, a and b ----------
+
+enum { R, K, V, G, A, B }; // inputs; beta is A
+
+static struct tensor run_delta(struct machine *m, const struct trial *t,
+                               const struct tensor in[INPUTS], const struct rows *rows,
+                               struct tensor state) {
+    struct delta d = {t->p[0], t->p[1], t->p[2], t->p[3]};
+    struct delta_inputs inputs = {.r = in[R], .k = in[K], .v = in[V], .g = in[G]};
+    if (t->p[5])
+        inputs.a = in[A], inputs.b = in[B];
+    else
+        inputs.beta = in[A];
+    return delta_rule(&m->c, &inputs, &d, rows, state);
+}
+
+static void normalize(float *x, int64_t n) {
+    double sum = 1e-12;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(x[i] / sqrt(sum));
+}
+
+// Keys of length 1, and of what is taken out less than all: so S stays bounded. Decays from nearly
+// none to nearly all.
+static void prepare_delta(struct trial *t, int s) {
+    int64_t n = lengths[s], width = t->p[2];
+    float **in = t->in[s];
+    for (int64_t i = 0; i < n * t->p[1]; i++) normalize(in[K] + i * width, width);
+    for (int64_t i = 0; i < n * t->width[G]; i++) in[G][i] = (float)-exp(4 * in[G][i] - 2);
+    if (!t->p[5]) {
+        for (int64_t i = 0; i < n * t->width[A]; i++) in[A][i] = (float)sigmoid(2 * in[A][i]);
+        return;
+    }
+    for (int64_t i = 0; i < n * t->p[0]; i++) normalize(in[A] + i * width, width);
+    for (int64_t i = 0; i < n * t->width[A]; i++) in[B][i] = (float)(-sigmoid(in[B][i]) * in[A][i]);
+}
+
+// One head of one token; S [key width, value width]. Returns the largest number met.
+static double define_delta_row(const struct trial *t, const float *const in[INPUTS], int64_t row,
+                               int64_t head, double *S, double *want) {
+    int64_t heads = t->p[0], kw = t->p[2], vw = t->p[3], own = (row * heads + head) * kw;
+    int64_t key = (row * t->p[1] + head / (heads / t->p[1])) * kw;
+    const float *k = in[K] + key, *r = in[R] + key, *v = in[V] + (row * heads + head) * vw;
+    double most = 0;
+    for (int64_t i = 0; i < vw; i++) {
+        double taken = 0;
+        for (int64_t j = 0; j < kw; j++) {
+            double *s = S + j * vw + i;
+            if (t->p[5]) taken += in[A][own + j] * *s;
+            *s *= exp(in[G][t->p[4] ? own + j : row * heads + head]);
+            if (!t->p[5]) taken += k[j] * *s;
+        }
+        double beta = t->p[5] ? 0 : in[A][row * heads + head];
+        want[i] = 0;
+        for (int64_t j = 0; j < kw; j++) {
+            double put = t->p[5] ? in[B][own + j] * taken + (double)k[j] * v[i]
+                                 : beta * k[j] * (v[i] - taken);
+            S[j * vw + i] += put;
+            want[i] += S[j * vw + i] * r[j];
+            most = fmax(most, fmax(fabs(put), fabs(S[j * vw + i])));
+        }
+    }
+    return most;
+}
+
+// What is taken out makes errors fade as S itself does, so they are of the size of the largest
+// numbers met.
+static void define_delta(const struct trial *t, const float *const in[INPUTS], int64_t n,
+                         double *want, double *size) {
+    int64_t heads = t->p[0], kw = t->p[2], vw = t->p[3];
+    double *S = mem_array((size_t)(heads * kw * vw), 8), *most = mem_array((size_t)heads, 8);
+    for (int64_t i = 0; i < n * heads; i++) {
+        int64_t head = i % heads;
+        double met = define_delta_row(t, in, i / heads, head, S + head * kw * vw, want + i * vw);
+        most[head] = fmax(most[head], met);
+        for (int64_t k = 0; k < vw; k++) size[i * vw + k] = (double)kw * most[head];
+    }
+    free(S), free(most);
+}
+
+static void check_delta(struct machine *m) {
+    static const int64_t shapes[][6] = {
+        {1, 1, 1, 1, 0, 0},   {4, 2, 16, 16, 0, 0}, {6, 2, 7, 33, 0, 0},  {3, 3, 40, 5, 1, 0},
+        {2, 1, 64, 80, 1, 0}, {2, 2, 17, 9, 1, 1},  {3, 3, 64, 64, 1, 1}, {1, 1, 130, 129, 0, 0}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const int64_t *p = shapes[s];
+        int64_t keys = p[1] * p[2], all = p[0] * p[2], values = p[0] * p[3];
+        struct trial t = {run_delta, define_delta, .prepare = prepare_delta, .out = values};
+        memcpy(t.p, p, sizeof t.p);
+        struct delta d = {p[0], p[1], p[2], p[3]};
+        t.elements = delta_state(&d, p[5] ? 2 : 1);
+        memcpy(t.width,
+               (int64_t[INPUTS]){keys, keys, values, p[4] ? all : p[0], p[5] ? all : p[0],
+                                 p[5] ? all : 0},
+               sizeof t.width);
+        t.tolerance = 1e-6;
+        check_trial(m, &t, "delta_rule");
+    }
+}
+
+static void test_delta_rule(void **state) {
+    (void)state;
+    each_machine(PRECISION_F32, check_delta);
 }
 
 // --- linear_blocks -------------------------------------------------------------------------------
@@ -418,6 +549,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_convolve),      cmocka_unit_test(test_selective_scan),
         cmocka_unit_test(test_ssd_scan),      cmocka_unit_test(test_gated_lru),
+        cmocka_unit_test(test_log_decay),     cmocka_unit_test(test_delta_rule),
         cmocka_unit_test(test_linear_blocks), cmocka_unit_test(test_shapes_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,6 +65,11 @@ struct ops {
                      const struct ssd *s, const struct rows *rows, struct tensor state);
     void (*gated_lru)(struct context *c, struct tensor y, const struct lru_inputs *in,
                       struct tensor rate, const struct rows *rows, struct tensor state);
+    void (*log_decay)(struct context *c, struct tensor y, struct tensor x, struct tensor rate,
+                      struct tensor bias);
+    // dry too
+    void (*delta_rule)(struct context *c, struct tensor y, const struct delta_inputs *in,
+                       const struct delta *d, const struct rows *rows, struct tensor state);
     void (*read)(struct context *c, void *host, const void *data, size_t size);
 
     void *(*alloc)(struct device *d, size_t size); // zeroed, 64-byte aligned, or NULL

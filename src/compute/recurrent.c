@@ -94,6 +94,45 @@ struct tensor gated_lru(struct context *c, const struct lru_inputs *in, struct t
     return y;
 }
 
+struct tensor log_decay(struct context *c, struct tensor x, struct tensor rate,
+                        struct tensor bias) {
+    static const char op[] = "log_decay";
+    f32_rows(c, op, "x", x);
+    want(c, x.dims == 2, "%s: x is not a matrix", op);
+    check_table(c, op, "rate", rate, 1, 0, tensor_width(x));
+    check_table(c, op, "bias", bias, 1, 0, tensor_width(x));
+    struct tensor y = scratch_tensor(c, DT_F32, 2, x.n);
+    if (go(c)) ops(c)->log_decay(c, y, x, rate, bias);
+    return y;
+}
+
+static void check_delta(struct context *c, const char *op, const struct delta_inputs *in,
+                        const struct delta *d) {
+    int64_t keys = d->key_heads * d->k_width, all = d->heads * d->k_width;
+    check_beside(c, op, "r", in->r, in->v, keys);
+    check_beside(c, op, "k", in->k, in->v, keys);
+    check_beside(c, op, "v", in->v, in->v, d->heads * d->v_width);
+    check_beside(c, op, "g", in->g, in->v, tensor_width(in->g) == all ? all : d->heads);
+    if (in->beta.dims) {
+        check_beside(c, op, "beta", in->beta, in->v, d->heads);
+    } else {
+        check_beside(c, op, "a", in->a, in->v, all);
+        check_beside(c, op, "b", in->b, in->v, all);
+    }
+}
+
+struct tensor delta_rule(struct context *c, const struct delta_inputs *in, const struct delta *d,
+                         const struct rows *rows, struct tensor state) {
+    static const char op[] = "delta_rule";
+    want(c, d->key_heads > 0 && d->heads % d->key_heads == 0, "%s: %lld heads of %lld keys", op,
+         (long long)d->heads, (long long)d->key_heads);
+    check_runs(c, op, rows, in->v, state, delta_state(d, in->beta.dims ? 1 : 2));
+    if (!c->err.set) check_delta(c, op, in, d);
+    struct tensor y = scratch_tensor(c, DT_F32, 2, in->v.n);
+    if (!c->err.set) ops(c)->delta_rule(c, y, in, d, rows, state);
+    return y;
+}
+
 struct tensor linear_blocks(struct context *c, struct tensor x, int64_t count,
                             const struct weight *w) {
     f32_rows(c, "linear_blocks", "x", x);

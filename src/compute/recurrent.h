@@ -68,6 +68,42 @@ struct lru_inputs {
 struct tensor gated_lru(struct context *c, const struct lru_inputs *in, struct tensor rate,
                         const struct rows *rows, struct tensor state);
 
+// The logarithms of decays, -rate softplus(x + bias), for x [n, width] and bias and rate, which is
+// given as -rate, [width] -> [n, width]
+struct tensor log_decay(struct context *c, struct tensor x, struct tensor rate, struct tensor bias);
+
+// Delta rules (gated delta nets, KDA, RWKV 7): a head keeps a matrix S [k_width, v_width], from
+// which a row takes what is there under one key before it puts in something under its own. With
+// r, k, a, b of k_width, v of v_width, and g, at most 0,
+//     S = diag(e^g) S + b (a^T S) + k v^T;  y = S^T r
+// -> y [n, heads * v_width]. Heads in groups share r and k [n, key_heads * k_width]; v
+// [n, heads * v_width]; g [n, heads] is of a whole head, or [n, heads * k_width]. Either a and b
+// are given [n, heads * k_width], or in their place beta [n, heads]: then S' = diag(e^g) S, and
+//     S = S' + beta k (v - S'^T k)^T
+// which is a = -e^g k and b = k = beta k.
+//
+// It is computed in chunks of DELTA_CHUNK tokens, which begin at places that are multiples of it.
+// Within one, S is what it was when the chunk began, decayed, and the sum of key times value of
+// what was put in since; so what the rows read of S as of the chunk's beginning are matrix
+// products, and what they read of each other is a triangle of products of their keys: solved from
+// its first row on, since what a row puts in depends on what it reads. So that a run may end
+// anywhere, the state holds S as of the chunk's beginning, and what was put in since, the keys
+// decayed until now; for each head, with one put in a row, or with a and b two,
+//     S [k_width, v_width], keys [puts, k_width], values [puts, v_width], decay [k_width]
+enum { DELTA_CHUNK = 16 };
+struct delta {
+    int64_t heads, key_heads, k_width, v_width;
+};
+struct delta_inputs {
+    struct tensor r, k, v, g, beta, a, b; // beta, or a and b
+};
+static inline int64_t delta_state(const struct delta *d, int64_t puts) {
+    puts *= DELTA_CHUNK;
+    return d->heads * (d->k_width * d->v_width + puts * (d->k_width + d->v_width) + d->k_width);
+}
+struct tensor delta_rule(struct context *c, const struct delta_inputs *in, const struct delta *d,
+                         const struct rows *rows, struct tensor state);
+
 // Blocks on a diagonal: columns [i * in, (i + 1) * in) of x [n, count * in] by w[i] [out, in], side
 // by side -> [n, count * out].
 struct tensor linear_blocks(struct context *c, struct tensor x, int64_t count,

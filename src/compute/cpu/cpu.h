@@ -44,6 +44,10 @@ void cpu_ssd_scan(struct context *c, struct tensor y, const struct ssd_inputs *i
                   const struct ssd *s, const struct rows *rows, struct tensor state);
 void cpu_gated_lru(struct context *c, struct tensor y, const struct lru_inputs *in,
                    struct tensor rate, const struct rows *rows, struct tensor state);
+void cpu_log_decay(struct context *c, struct tensor y, struct tensor x, struct tensor rate,
+                   struct tensor bias);
+void cpu_delta_rule(struct context *c, struct tensor y, const struct delta_inputs *in,
+                    const struct delta *d, const struct rows *rows, struct tensor state);
 bool cpu_measure(struct device *d, struct device_speed *out, struct error *e);
 
 #endif

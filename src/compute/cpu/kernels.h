@@ -87,6 +87,39 @@ struct ssd_rows {
     float *h; // [states, width]
 };
 
+// A row of a chunk of a delta rule, one head's: its own puts' keys are made, and those before it
+// decay. Scores are its products with the keys: a's with those before it, as they were, r's with
+// all, decayed.
+struct delta_row {
+    int64_t width, before, count; // of a key; puts before this row's, and with them
+    const float *r, *k;           // [width]
+    const float *a, *b;           // [width], or NULL: the delta rule with beta
+    float beta;
+    const float *g;
+    bool each;                           // g is [width], not one
+    float *keys, *decay;                 // [count, width], [width]
+    float *a_scores, *r_scores;          // [before], [count]
+    float *a_decayed, *r_decayed, *work; // [width]: what they read S with; [2 * width]
+};
+// y = x h; rows is even
+struct delta_read {
+    int64_t rows, k_width, v_width;
+    const float *x, *h; // [rows, k_width], [k_width, v_width]
+    float *y;           // [rows, v_width]
+};
+// y = from + sum over i < count of by[i] x[i]
+struct delta_mix {
+    int64_t count, width;
+    const float *from, *by, *x; // [width], [count], [count, width]
+    float *y;                   // may be from
+};
+// h = diag(decay) h + sum over i < count of keys[i] values[i]^T
+struct delta_carry {
+    int64_t count, k_width, v_width;
+    const float *keys, *values, *decay;
+    float *h;
+};
+
 // 2 sqrt(2 / pi), and that times 0.044715. With u the polynomial of the tanh approximation of GELU,
 // x (1 + tanh(u)) / 2 is x / (1 + e^(-2 u)), which keeps its precision where tanh comes near -1.
 static const float GELU_LINEAR = 1.5957691216f, GELU_CUBIC = 0.0713548162726f;
@@ -129,6 +162,12 @@ struct cpu_kernels {
     void (*ssd_rows)(const struct ssd_rows *s);
     // h = by * h + sum over the whole chunk of b[s] x[s]^T; x [SSD_CHUNK, width]
     void (*ssd_carry)(const struct ssd_rows *s, const float *x, float by);
+    // y = rate * softplus(x + bias)
+    void (*log_decay)(float *y, const float *x, const float *rate, const float *bias, int64_t n);
+    void (*delta_row)(const struct delta_row *d);
+    void (*delta_read)(const struct delta_read *d);
+    void (*delta_mix)(const struct delta_mix *d);
+    void (*delta_carry)(const struct delta_carry *d);
 };
 
 extern const struct cpu_kernels kernels_plain, kernels_avx2, kernels_avx512;

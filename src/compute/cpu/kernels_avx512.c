@@ -1,6 +1,7 @@
 // The kernels for AVX-512 (F, BW, VL, DQ, VNNI).
 #if defined(__x86_64__)
 #include "compute/cpu/simd_attend.h"
+#include "compute/cpu/simd_delta.h"
 #include "compute/cpu/simd_matmul.h"
 #include "compute/cpu/simd_q8.h"
 #include "compute/cpu/simd_recurrent.h"
@@ -37,5 +38,10 @@ const struct cpu_kernels kernels_avx512 = {
     .ssd_scores = ssd_scores,
     .ssd_rows = ssd_rows,
     .ssd_carry = ssd_carry,
+    .log_decay = log_decay_row,
+    .delta_row = delta_row,
+    .delta_read = delta_read,
+    .delta_mix = delta_mix,
+    .delta_carry = delta_carry,
 };
 #endif

@@ -196,9 +196,11 @@ static void convolve_row(float *y, const float *const *x, const float *w, const 
     }
 }
 
+static float softplus(float x) { return fmaxf(x, 0) + log1pf(expf(-fabsf(x))); }
+
 static void scan_row(const struct scan *s, int64_t row, int64_t i) {
     float delta = s->delta[row * s->ld_delta + i], x = s->x[row * s->ld_x + i];
-    float dt = fmaxf(delta, 0) + log1pf(expf(-fabsf(delta))), y = s->d[i] * x;
+    float dt = softplus(delta), y = s->d[i] * x;
     for (int64_t k = 0; k < s->states; k++) {
         float *h = s->h + k * s->ld_h + i;
         *h = expf(dt * s->a[k * s->ld_h + i]) * *h + dt * x * s->b[row * s->ld_b + k];
@@ -252,6 +254,58 @@ static void ssd_carry(const struct ssd_rows *s, const float *x, float by) {
         }
 }
 
+static void log_decay_row(float *y, const float *x, const float *rate, const float *bias,
+                          int64_t n) {
+    for (int64_t i = 0; i < n; i++) y[i] = rate[i] * softplus(x[i] + bias[i]);
+}
+
+static void delta_row(const struct delta_row *d) {
+    int64_t n = d->width;
+    float *keep = d->work, *a = keep + n, *key = d->keys + d->before * n;
+    for (int64_t i = 0; i < n; i++) {
+        keep[i] = expf(d->g[d->each ? i : 0]);
+        a[i] = d->a ? d->a[i] : -keep[i] * d->k[i];
+        d->a_decayed[i] = a[i] * d->decay[i];
+        d->decay[i] *= keep[i];
+        d->r_decayed[i] = d->r[i] * d->decay[i];
+        key[i] = d->a ? d->b[i] : d->beta * d->k[i];
+        if (d->a) key[n + i] = d->k[i];
+    }
+    for (int64_t j = 0; j < d->before; j++) {
+        d->a_scores[j] = dot(a, d->keys + j * n, n);
+        for (int64_t i = 0; i < n; i++) d->keys[j * n + i] *= keep[i];
+    }
+    for (int64_t j = 0; j < d->count; j++) d->r_scores[j] = dot(d->r, d->keys + j * n, n);
+}
+
+static void delta_read(const struct delta_read *d) {
+    for (int64_t row = 0; row < d->rows; row++)
+        for (int64_t i = 0; i < d->v_width; i++) {
+            float sum = 0;
+            for (int64_t k = 0; k < d->k_width; k++)
+                sum += d->x[row * d->k_width + k] * d->h[k * d->v_width + i];
+            d->y[row * d->v_width + i] = sum;
+        }
+}
+
+static void delta_mix(const struct delta_mix *d) {
+    for (int64_t i = 0; i < d->width; i++) {
+        float sum = d->from[i];
+        for (int64_t j = 0; j < d->count; j++) sum += d->by[j] * d->x[j * d->width + i];
+        d->y[i] = sum;
+    }
+}
+
+static void delta_carry(const struct delta_carry *d) {
+    for (int64_t k = 0; k < d->k_width; k++)
+        for (int64_t i = 0; i < d->v_width; i++) {
+            float sum = d->decay[k] * d->h[k * d->v_width + i];
+            for (int64_t j = 0; j < d->count; j++)
+                sum += d->keys[j * d->k_width + k] * d->values[j * d->v_width + i];
+            d->h[k * d->v_width + i] = sum;
+        }
+}
+
 const struct cpu_kernels kernels_plain = {
     .matmul = matmul_tile,
     .dequantize_row = dequantize_row,
@@ -275,4 +329,9 @@ const struct cpu_kernels kernels_plain = {
     .ssd_scores = ssd_scores,
     .ssd_rows = ssd_rows,
     .ssd_carry = ssd_carry,
+    .log_decay = log_decay_row,
+    .delta_row = delta_row,
+    .delta_read = delta_read,
+    .delta_mix = delta_mix,
+    .delta_carry = delta_carry,
 };

@@ -29,6 +29,15 @@ static const struct decoder_names qwen_names = {
                        .up = "mlp.shared_expert.up_proj",
                        .down = "mlp.shared_expert.down_proj"},
             .shared_gate = "mlp.shared_expert_gate"},
+    .mlx_adds_one = true,
+    .delta_net = {.qkvz = "linear_attn.in_proj_qkvz",
+                  .ba = "linear_attn.in_proj_ba",
+                  .conv = "linear_attn.conv1d",
+                  .a_log = "linear_attn.A_log",
+                  .dt_bias = "linear_attn.dt_bias",
+                  .norm = "linear_attn.norm",
+                  .out = "linear_attn.out_proj"},
+    .ignored = (const char *const[]){"mtp.*", NULL},
 };
 
 const struct decoder_names *const qwen_moe_layouts[] = {&qwen_names, NULL};

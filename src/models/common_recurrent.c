@@ -24,3 +24,12 @@ void check_state(struct config *c, const char *key, int64_t channels, int64_t st
         config_fail(c, key, "times %lld channels is over the limit of %d", (long long)channels,
                     MAX_STATE);
 }
+
+void check_delta(struct config *c, const char *key, const struct delta *d) {
+    double most = (double)d->heads * (double)d->k_width * (double)d->v_width;
+    int64_t wide = d->k_width > d->v_width ? d->k_width : d->v_width;
+    if ((double)d->heads * (double)wide > MAX_WIDTH || most > MAX_STATE)
+        config_fail(c, key, "times the widths of a head is over the limit");
+    else if (d->heads % d->key_heads)
+        config_fail(c, key, "is not a multiple of the %lld heads of keys", (long long)d->key_heads);
+}

@@ -87,6 +87,9 @@ int64_t read_taps(struct config *c, const char *key, int64_t otherwise);
 int64_t read_rank(struct config *c, const char *key, int64_t hidden);
 void check_state(struct config *c, const char *key, int64_t channels, int64_t states);
 
+// Refuses delta rules whose state is over the limit, key being of their heads.
+void check_delta(struct config *c, const char *key, const struct delta *d);
+
 // DeepSeek's: all but the experts, layers of latent attention and an MLP. Then the first
 // first_k_dense_replace layers, and those that moe_layer_freq leaves out, keep their MLP, and the
 // others get these experts, with n_shared_experts beside them.

@@ -5,13 +5,14 @@ void attention_bind(struct attention *a, const struct attention_spec *spec, stru
     a->spec = *spec;
     int64_t q_out = spec->heads * spec->width, kv_out = spec->kv_heads * spec->width;
     bool bias = spec->qkv_bias;
+    int64_t q_rows = spec->gated ? 2 * q_out : q_out;
     if (names->qkv && !spec->borrows && (!names->q || bind_has(b, names->qkv))) {
-        bind_packed(b, names->qkv, 3, (const int64_t[]){q_out, kv_out, kv_out}, hidden, bias,
+        bind_packed(b, names->qkv, 3, (const int64_t[]){q_rows, kv_out, kv_out}, hidden, bias,
                     (struct weight *const[]){&a->q, &a->k, &a->v});
     } else if (names->qkv_heads && !spec->borrows && (!names->q || bind_has(b, names->qkv_heads))) {
         bind_matrix(b, names->qkv_heads, q_out + 2 * kv_out, hidden, bias, &a->qkv);
     } else {
-        bind_matrix(b, names->q, q_out, hidden, bias, &a->q);
+        bind_matrix(b, names->q, q_rows, hidden, bias, &a->q);
         if (!spec->borrows) bind_matrix(b, names->k, kv_out, hidden, bias, &a->k);
         if (!spec->borrows) bind_matrix(b, names->v, kv_out, hidden, bias, &a->v);
     }
@@ -71,6 +72,11 @@ struct tensor attention_forward(struct context *c, const struct attention *a, st
     const struct attention_spec *s = &a->spec;
     struct tensor y[3];
     project(c, a, x, lent, y);
+    struct tensor gate = {0};
+    if (s->gated) {
+        gate = take_bands(c, y[0], 2 * s->width, s->width, s->width);
+        y[0] = take_bands(c, y[0], 2 * s->width, 0, s->width);
+    }
     if (s->qk_norm == QK_NORM_WHOLE) {
         y[0] = norm_forward(c, &a->q_norm, y[0]);
         y[1] = norm_forward(c, &a->k_norm, y[1]);
@@ -93,5 +99,7 @@ struct tensor attention_forward(struct context *c, const struct attention *a, st
                                     .tuning_floor = s->tuning_floor,
                                     .soft_cap = s->soft_cap,
                                     .sinks = a->sinks};
-    return linear(c, attention(c, q, kv, rows, &opt), &a->o);
+    struct tensor out = attention(c, q, kv, rows, &opt);
+    if (s->gated) out = act_mul(c, gate, out, ACT_SIGMOID);
+    return linear(c, out, &a->o);
 }

@@ -24,7 +24,9 @@ struct attention_spec {
     bool lends;     // this one's serve the next layers that borrow
     bool borrows;   // it has none of its own
     float soft_cap; // of the scores; 0: none
-    bool sinks;     // each head has a score more, of a token without a value (gpt-oss)
+    bool gated; // q has for each head the rows of its query, then those of a gate, whose sigmoid
+                // the head's output is multiplied with
+    bool sinks; // each head has a score more, of a token without a value (gpt-oss)
 };
 
 enum { ROPE_NONE = -1 };

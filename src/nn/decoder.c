@@ -15,6 +15,7 @@ struct layer {
     struct short_conv short_conv;
     struct rglru rglru;
     struct mla mla;
+    struct delta_net delta_net;
     struct mlp mlp;
     struct moe moe;
 };
@@ -54,6 +55,9 @@ static void bind_mixer(struct decoder *d, int64_t i, struct binder *b) {
         break;
     case MIXER_RGLRU: rglru_bind(&l->rglru, &s->rglru, hidden, &names->rglru, b); break;
     case MIXER_MLA: mla_bind(&l->mla, &s->mla, hidden, &names->mla, b); break;
+    case MIXER_DELTA_NET:
+        delta_net_bind(&l->delta_net, &s->delta_net, norm.eps, hidden, &names->delta_net, b);
+        break;
     }
 }
 
@@ -122,6 +126,21 @@ static const struct decoder_names *find_layout(const struct decoder_names *const
     return layouts[0]; // whose embedding is then reported missing
 }
 
+// Whether the 1 of norms of 1 + weight is in them.
+static bool adds_one(const struct decoder *d, struct weights *w) {
+    bool added = false;
+    for (int64_t i = 0; i < d->spec.layers && d->names->mlx_adds_one && !added; i++) {
+        if (d->spec.layer[i].mixer != MIXER_DELTA_NET) continue;
+        struct str name = {0};
+        str_printf(&name, "%s%lld.%s.weight", d->names->layer, (long long)i,
+                   d->names->delta_net.conv);
+        const struct st_tensor *conv = weights_find(w, str_sv(&name));
+        added = conv && conv->t.dims == 3 && conv->t.n[2] == 1;
+        str_free(&name);
+    }
+    return added;
+}
+
 struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_names *const *layouts,
                              struct weights *w, struct error *e) {
     struct decoder *d = mem_alloc(sizeof *d);
@@ -130,12 +149,13 @@ struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_name
     d->names = find_layout(layouts, &b);
     d->layer = mem_array((size_t)spec.layers, sizeof *d->layer);
     make_ropes(d);
+    if (adds_one(d, w)) d->spec.norm.kind = NORM_RMS;
     bind_matrix(&b, d->names->embed, spec.vocab, spec.hidden, false, &d->embed);
     if (spec.positions)
         bind_matrix(&b, d->names->positions, spec.positions, spec.hidden, false, &d->positions);
     for (int64_t i = 0; i < spec.layers && !e->set; i++) bind_layer(d, i, w, e);
     for (int64_t i = 0; i < spec.drafters; i++) ignore_layer(d, spec.layers + i, w);
-    norm_bind(&d->norm, spec.norm, spec.hidden, d->names->norm, &b);
+    norm_bind(&d->norm, d->spec.norm, spec.hidden, d->names->norm, &b);
     if (!e->set) bind_head(d, &b);
     if (!e->set) return d;
     decoder_close(d);
@@ -164,6 +184,7 @@ static bool store_mixer(struct layer *l, enum mixer mixer, struct store *s, cons
     case MIXER_SHORT_CONV: return short_conv_store(&l->short_conv, s, what, e);
     case MIXER_RGLRU: return rglru_store(&l->rglru, s, what, e);
     case MIXER_MLA: return mla_store(&l->mla, s, what, e);
+    case MIXER_DELTA_NET: return delta_net_store(&l->delta_net, s, what, e);
     }
     return true;
 }
@@ -225,6 +246,7 @@ struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
         decl.fixed[0] = convolve_state(d->spec.hidden, s->short_conv.taps);
         break;
     case MIXER_RGLRU: rglru_state(&s->rglru, decl.fixed); break;
+    case MIXER_DELTA_NET: delta_net_state(&s->delta_net, decl.fixed); break;
     case MIXER_MLA:
         decl.paged[0] = (struct paged_decl){1, .k_width = s->mla.latent + s->mla.rotary};
         if (s->mla.indexer.top)
@@ -249,7 +271,7 @@ int64_t decoder_short_context(const struct decoder *d) {
     return 0;
 }
 
-enum { MIXER_WEIGHTS = 8 }; // at most
+enum { MIXER_WEIGHTS = 9 }; // at most
 
 static int mixer_weights(struct layer *l, enum mixer mixer, struct weight *w[MIXER_WEIGHTS]) {
     switch (mixer) {
@@ -259,6 +281,7 @@ static int mixer_weights(struct layer *l, enum mixer mixer, struct weight *w[MIX
     case MIXER_SHORT_CONV: return short_conv_weights(&l->short_conv, w);
     case MIXER_RGLRU: return rglru_weights(&l->rglru, w);
     case MIXER_MLA: return mla_weights(&l->mla, w);
+    case MIXER_DELTA_NET: return delta_net_weights(&l->delta_net, w);
     }
     return 0;
 }
@@ -308,6 +331,7 @@ static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, 
     case MIXER_MAMBA2: return mamba2_forward(c, &l->mamba2, h, rows, state->fixed);
     case MIXER_SHORT_CONV: return short_conv_forward(c, &l->short_conv, h, rows, state->fixed[0]);
     case MIXER_RGLRU: return rglru_forward(c, &l->rglru, h, rows, state->fixed);
+    case MIXER_DELTA_NET: return delta_net_forward(c, &l->delta_net, h, rows, state->fixed);
     }
     return h;
 }

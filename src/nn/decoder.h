@@ -5,6 +5,7 @@
 
 #include "checkpoint/rope_config.h"
 #include "nn/attention.h"
+#include "nn/delta_net.h"
 #include "nn/mamba.h"
 #include "nn/mamba2.h"
 #include "nn/mla.h"
@@ -22,7 +23,15 @@ enum { // sets of them
     NORMS_ONE = 1 << NORM_MIXER,
 };
 
-enum mixer { MIXER_ATTENTION, MIXER_MAMBA, MIXER_MAMBA2, MIXER_SHORT_CONV, MIXER_RGLRU, MIXER_MLA };
+enum mixer {
+    MIXER_ATTENTION,
+    MIXER_MAMBA,
+    MIXER_MAMBA2,
+    MIXER_SHORT_CONV,
+    MIXER_RGLRU,
+    MIXER_MLA,
+    MIXER_DELTA_NET
+};
 enum ffn { FFN_MLP, FFN_MOE, FFN_NONE };
 
 // One after the other, each over its own norms:
@@ -41,6 +50,7 @@ struct layer_spec {
         struct short_conv_spec short_conv;
         struct rglru_spec rglru;
         struct mla_spec mla;
+        struct delta_net_spec delta_net;
     };
     enum ffn ffn;
     union {
@@ -87,8 +97,12 @@ struct decoder_names {
     struct short_conv_names short_conv;
     struct rglru_names rglru;
     struct mla_names mla;
+    struct delta_net_names delta_net;
     struct mlp_names mlp;
     struct moe_names moe;
+    // Norms of 1 + weight have the 1 in them in files whose convolutions are [channels, taps, 1],
+    // as MLX writes them
+    bool mlx_adds_one;
     bool transposed;            // matrices of layers are [in, out]
     const char *const *ignored; // tensors that hold nothing to know: patterns as
                                 // weights_check_unused takes them, or NULL

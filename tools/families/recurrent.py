@@ -1,4 +1,4 @@
-"""Families whose layers carry state on: Mamba 2, LFM2, Jamba, RecurrentGemma, Mamba, Falcon Mamba.
+"""Families whose layers carry state on: Mamba 2, LFM2, Jamba, RecurrentGemma, Mamba, Falcon Mamba, Qwen3-Next.
 The comment above a family says what is easily got wrong."""
 
 from blocks import Q4, SMALL, make
@@ -78,3 +78,29 @@ CASES["mamba"] = dict(make=make, hf="MambaForCausalLM", agree=False, hf_args=dic
 })
 CASES["falcon_mamba"] = dict(make=make, hf="FalconMambaForCausalLM", agree=False, hf_args=dict(gains=STEPS, seed=62, n=PROMPT), config=dict(
     MAMBA, architectures=["FalconMambaForCausalLM"], model_type="falcon_mamba", mixer_rms_eps=1e-3, tie_word_embeddings=False))
+
+# qwen3_next: layer, final, query and key norms are 1 + weight (in MLX's files, whose conv1d is [C, taps, 1], the 1 is in them), that of
+# the delta nets' output is plain, and times silu(z) after it. Rows of in_proj_qkvz and in_proj_ba go by key head: its q, k, v, z, and its
+# b, a; conv1d runs over all q, then k, then v. q_proj has for each head its query and its gate. mtp.* predicts further tokens.
+# mlx-lm adds the 1 to weights in their own type: float32 for comparing.
+DECAYS = {r"dt_bias": lambda noise, init, g: 0.7 * noise - 1, r"A_log": lambda noise, init, g: 0.7 * noise - 1}
+
+
+def with_mtp(w, config):
+    import torch
+    w["mtp.norm.weight"] = torch.ones(config["hidden_size"], dtype=torch.bfloat16)
+    return w
+
+
+CASES["qwen3_next"] = dict(make=make, hf="Qwen3NextForCausalLM", agree=False, layout=with_mtp, hf_args=dict(gains=DECAYS, seed=71, n=PROMPT), config=dict(
+    COMMON, architectures=["Qwen3NextForCausalLM"], model_type="qwen3_next", attention_bias=False, attention_dropout=0.0, decoder_sparse_step=2,
+    full_attention_interval=2, head_dim=20, hidden_act="silu", hidden_size=28, initializer_range=0.02, intermediate_size=36,
+    linear_conv_kernel_dim=3, linear_key_head_dim=10, linear_num_key_heads=2, linear_num_value_heads=6, linear_value_head_dim=7,
+    max_position_embeddings=256, mlp_only_layers=[], moe_intermediate_size=12, norm_topk_prob=True, num_attention_heads=3, num_experts=5,
+    num_experts_per_tok=2, num_hidden_layers=3, num_key_value_heads=1, output_router_logits=False, partial_rotary_factor=0.3,
+    rms_norm_eps=1e-6, rope_scaling=None, rope_theta=10000, shared_expert_intermediate_size=20, tie_word_embeddings=False), variants={
+    "even": dict(agree=True, layout=False, only="quantized", quantized=[dict(Q4, seed=72)], hf_args=dict(seed=72, dtype="float32"), config=dict(
+        torch_dtype="float32", decoder_sparse_step=1, head_dim=16, hidden_size=64, linear_conv_kernel_dim=4, linear_key_head_dim=12, linear_num_key_heads=2,
+        linear_num_value_heads=4, linear_value_head_dim=16, moe_intermediate_size=32, shared_expert_intermediate_size=32, num_attention_heads=4,
+        num_key_value_heads=2, num_hidden_layers=2, num_experts=3, partial_rotary_factor=0.5, norm_topk_prob=False, intermediate_size=64)),
+})

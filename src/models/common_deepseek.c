@@ -53,7 +53,7 @@ static float score_scale(const struct rope_config *r, int64_t width) {
     return (float)(scale * m * m);
 }
 
-static struct mla_spec read_latent_attention(struct config *c, struct decoder_spec *spec) {
+struct mla_spec read_latent_attention(struct config *c) {
     struct mla_spec mla = {
         .heads = config_dim(c, "num_attention_heads", 0),
         .latent = config_dim(c, "kv_lora_rank", 0),
@@ -61,20 +61,25 @@ static struct mla_spec read_latent_attention(struct config *c, struct decoder_sp
         .plain_width = config_dim(c, "qk_nope_head_dim", 0),
         .v_width = config_dim(c, "v_head_dim", 0),
         .bias = config_bool(c, "attention_bias", false),
+        .rope = ROPE_NONE,
         .eps = 1e-6f,
     };
     if (config_has(c, "q_lora_rank")) mla.q_rank = config_dim(c, "q_lora_rank", 0);
-    if (mla.rotary % 2) config_fail(c, "qk_rope_head_dim", "must be even");
     int64_t most = mla.heads * (mla.plain_width + mla.rotary + mla.v_width + mla.latent);
     if (mla.heads > 4096 || most > 1 << 24)
         config_fail(c, "num_attention_heads", "times the widths of a head is over the limit");
+    mla.scale = (float)(1 / sqrt((double)(mla.plain_width + mla.rotary)));
+    return mla;
+}
+
+static void add_latent_rope(struct config *c, struct decoder_spec *spec, struct mla_spec *mla) {
     struct rope_config r;
     rope_config_read(c, NULL, 10000, &r);
-    mla.scale = score_scale(&r, mla.plain_width + mla.rotary);
-    mla.rope = spec->ropes;
+    if (mla->rotary % 2) config_fail(c, "qk_rope_head_dim", "must be even");
+    mla->scale = score_scale(&r, mla->plain_width + mla->rotary);
+    mla->rope = spec->ropes;
     spec->rope[spec->ropes++] = (struct rope_spec){
-        .config = r, .dim = mla.rotary, .interleaved = config_bool(c, "rope_interleave", true)};
-    return mla;
+        .config = r, .dim = mla->rotary, .interleaved = config_bool(c, "rope_interleave", true)};
 }
 
 void read_latent_decoder(struct config *c, struct decoder_spec *spec) {
@@ -82,18 +87,25 @@ void read_latent_decoder(struct config *c, struct decoder_spec *spec) {
     struct layer_spec layer = {
         .norms = NORMS_PRE,
         .mixer = MIXER_MLA,
-        .mla = read_latent_attention(c, spec),
+        .mla = read_latent_attention(c),
         .mlp = {.width = config_dim(c, "intermediate_size", 0),
                 .act = read_activation(c, "hidden_act", "silu")},
     };
+    add_latent_rope(c, spec, &layer.mla);
     make_layers(c, spec, &layer);
+}
+
+// Kimi Linear has some of the keys under other names.
+static const char *one_of(struct config *c, const char *key, const char *other) {
+    return config_has(c, other) ? other : key;
 }
 
 void read_deepseek_experts(struct config *c, struct decoder_spec *spec, struct moe_spec moe) {
     int64_t first = config_int(c, "first_k_dense_replace", 0);
     int64_t step = config_dim(c, "moe_layer_freq", 1);
-    int64_t shared = config_has(c, "n_shared_experts") ? config_int(c, "n_shared_experts", 0) : 0;
-    if (shared < 0 || shared > 1024) config_fail(c, "n_shared_experts", "must be in 0 .. 1024");
+    const char *key = one_of(c, "n_shared_experts", "num_shared_experts");
+    int64_t shared = config_has(c, key) ? config_int(c, key, 0) : 0;
+    if (shared < 0 || shared > 1024) config_fail(c, key, "must be in 0 .. 1024");
     moe.shared = (struct mlp_spec){.width = shared * moe.width, .act = moe.gating.act};
     spec->drafters = config_int(c, "num_nextn_predict_layers", 0);
     if (spec->drafters < 0 || spec->drafters > 1024)
@@ -106,15 +118,16 @@ void read_deepseek_experts(struct config *c, struct decoder_spec *spec, struct m
 }
 
 void read_groups(struct config *c, struct moe_spec *moe, enum group_score score) {
-    int64_t groups = config_has(c, "n_group") ? config_dim(c, "n_group", 0) : 1;
+    const char *key = one_of(c, "n_group", "num_expert_group");
+    int64_t groups = config_has(c, key) ? config_dim(c, key, 0) : 1;
     int64_t top = config_has(c, "topk_group") ? config_dim(c, "topk_group", 0) : groups;
     if (groups == 1) return;
     int64_t each = moe->experts / groups;
     if (moe->experts % groups || each < 2)
-        config_fail(c, "n_group", "must divide the %lld experts into groups of 2 or more",
+        config_fail(c, key, "must divide the %lld experts into groups of 2 or more",
                     (long long)moe->experts);
     if (top > groups || top * each < moe->route.top)
-        config_fail(c, "topk_group", "must be at most n_group, and enough for %lld experts",
+        config_fail(c, "topk_group", "must be at most %s, and enough for %lld experts", key,
                     (long long)moe->route.top);
     moe->route.groups = groups;
     moe->route.top_groups = top;

@@ -43,11 +43,12 @@ static const struct decoder_names qwen_names = {
 const struct decoder_names *const qwen_moe_layouts[] = {&qwen_names, NULL};
 
 struct moe_spec read_experts(struct config *c, const char *count, int64_t width) {
-    int64_t experts = config_dim(c, count, 0), top = config_dim(c, "num_experts_per_tok", 2);
+    const char *key = "num_experts_per_tok";
+    if (config_has(c, "num_experts_per_token")) key = "num_experts_per_token"; // Kimi Linear
+    int64_t experts = config_dim(c, count, 0), top = config_dim(c, key, 2);
     if (experts > MAX_EXPERTS) config_fail(c, count, "is over the limit of %d", MAX_EXPERTS);
     if (top > experts)
-        config_fail(c, "num_experts_per_tok", "is more than there are experts (%lld)",
-                    (long long)experts);
+        config_fail(c, key, "is more than there are experts (%lld)", (long long)experts);
     return (struct moe_spec){
         .experts = experts,
         .width = width,

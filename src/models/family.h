@@ -93,6 +93,7 @@ void check_delta(struct config *c, const char *key, const struct delta *d);
 // DeepSeek's: all but the experts, layers of latent attention and an MLP. Then the first
 // first_k_dense_replace layers, and those that moe_layer_freq leaves out, keep their MLP, and the
 // others get these experts, with n_shared_experts beside them.
+struct mla_spec read_latent_attention(struct config *c); // its sizes, without positions
 void read_latent_decoder(struct config *c, struct decoder_spec *spec);
 void read_deepseek_experts(struct config *c, struct decoder_spec *spec, struct moe_spec moe);
 // Indexers on all layers of latent attention, with the same rope in this order of pairs.

@@ -119,10 +119,19 @@ static void make_ropes(struct decoder *d) {
     }
 }
 
+static bool has_sign(const struct decoder_names *names, int64_t layers, const struct binder *b) {
+    for (int64_t i = 0; i < layers && names->sign; i++) {
+        char name[PREFIX];
+        snprintf(name, PREFIX, "%s%lld.%s", names->layer, (long long)i, names->sign);
+        if (bind_has(b, name)) return true;
+    }
+    return !names->sign;
+}
+
 static const struct decoder_names *find_layout(const struct decoder_names *const *layouts,
-                                               struct binder *b) {
+                                               int64_t layers, const struct binder *b) {
     for (const struct decoder_names *const *l = layouts; *l; l++)
-        if (bind_has(b, (*l)->embed)) return *l;
+        if (bind_has(b, (*l)->embed) && has_sign(*l, layers, b)) return *l;
     return layouts[0]; // whose embedding is then reported missing
 }
 
@@ -131,12 +140,11 @@ static bool adds_one(const struct decoder *d, struct weights *w) {
     bool added = false;
     for (int64_t i = 0; i < d->spec.layers && d->names->mlx_adds_one && !added; i++) {
         if (d->spec.layer[i].mixer != MIXER_DELTA_NET) continue;
-        struct str name = {0};
-        str_printf(&name, "%s%lld.%s.weight", d->names->layer, (long long)i,
-                   d->names->delta_net.conv);
-        const struct st_tensor *conv = weights_find(w, str_sv(&name));
+        char name[PREFIX];
+        snprintf(name, PREFIX, "%s%lld.%s.weight", d->names->layer, (long long)i,
+                 d->names->delta_net.conv);
+        const struct st_tensor *conv = weights_find(w, sv(name));
         added = conv && conv->t.dims == 3 && conv->t.n[2] == 1;
-        str_free(&name);
     }
     return added;
 }
@@ -146,7 +154,7 @@ struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_name
     struct decoder *d = mem_alloc(sizeof *d);
     struct binder b = {w, "", false, e};
     d->spec = spec;
-    d->names = find_layout(layouts, &b);
+    d->names = find_layout(layouts, spec.layers, &b);
     d->layer = mem_array((size_t)spec.layers, sizeof *d->layer);
     make_ropes(d);
     if (adds_one(d, w)) d->spec.norm.kind = NORM_RMS;

@@ -89,6 +89,8 @@ void decoder_spec_free(struct decoder_spec *s);
 // The names of a checkpoint layout. Those of parts that a spec does not have may be NULL.
 struct decoder_names {
     const char *embed, *positions, *norm, *head;
+    const char *sign;  // after some layer's number: what tells this layout from one with the same
+                       // embed; or NULL
     const char *layer; // before a layer's number: "model.layers."
     const char *layer_norm[LAYER_NORMS];
     struct attention_names attention;

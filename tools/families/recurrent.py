@@ -1,4 +1,4 @@
-"""Families whose layers carry state on: Mamba 2, LFM2, Jamba, RecurrentGemma, Mamba, Falcon Mamba, Qwen3-Next.
+"""Families whose layers carry state on: Mamba 2, LFM2, Jamba, RecurrentGemma, Mamba, Falcon Mamba, Qwen3-Next, Kimi Linear.
 The comment above a family says what is easily got wrong."""
 
 from blocks import Q4, SMALL, make
@@ -103,4 +103,30 @@ CASES["qwen3_next"] = dict(make=make, hf="Qwen3NextForCausalLM", agree=False, la
         torch_dtype="float32", decoder_sparse_step=1, head_dim=16, hidden_size=64, linear_conv_kernel_dim=4, linear_key_head_dim=12, linear_num_key_heads=2,
         linear_num_value_heads=4, linear_value_head_dim=16, moe_intermediate_size=32, shared_expert_intermediate_size=32, num_attention_heads=4,
         num_key_value_heads=2, num_hidden_layers=2, num_experts=3, partial_rotary_factor=0.5, norm_topk_prob=False, intermediate_size=64)),
+})
+
+# kimi_linear: the lists of linear_attn_config count from 1. Latent attention has no positions: the qk_rope_head_dim columns are plain; eps of
+# its norm is 1e-6. KDA: q, k, v each through a convolution and silu, q and k of length 1, q / sqrt(head_dim); decays by channel of k,
+# -exp(A_log[head]) softplus(f_b(f_a x) + dt_bias); the norm of a head's output times sigmoid(g_b(g_a x)). A_log is [1, 1, heads, 1].
+# The choice of experts is by sigmoid and bias. transformers writes the dense layers' mlp as block_sparse_moe, which no published file has.
+def kimi_hub(w, config):
+    moe = {k.split(".block_sparse_moe.")[0] for k in w if ".block_sparse_moe.gate.weight" in k}
+    return {k if k.split(".block_sparse_moe.")[0] in moe else k.replace(".block_sparse_moe.", ".mlp."): v for k, v in w.items()}
+
+
+CHOICE = {r"e_score_correction_bias": lambda noise, init, g: 0.2 * noise}
+CASES["kimi_linear"] = dict(make=make, hf="KimiLinearForCausalLM", agree=True, layout=kimi_hub, quantized=[], hf_args=dict(
+    gains={**DECAYS, **CHOICE}, seed=73, n=PROMPT), config=dict(
+    COMMON, architectures=["KimiLinearForCausalLM"], model_type="kimi_linear", dtype="bfloat16", torch_dtype=None, first_k_dense_replace=1, head_dim=12,
+    hidden_act="silu", hidden_size=28, initializer_range=0.02, intermediate_size=36, kv_lora_rank=20,
+    linear_attn_config={"full_attn_layers": [3], "head_dim": 10, "kda_layers": [1, 2], "num_heads": 3, "short_conv_kernel_size": 3},
+    mla_use_nope=True, model_max_length=256, moe_intermediate_size=12, moe_layer_freq=1, moe_renormalize=True,
+    moe_router_activation_func="sigmoid", num_attention_heads=2, num_expert_group=1, num_experts=5, num_experts_per_token=2,
+    num_hidden_layers=3, num_key_value_heads=2, num_nextn_predict_layers=0, num_shared_experts=2, q_lora_rank=None, qk_nope_head_dim=14,
+    qk_rope_head_dim=6, rms_norm_eps=1e-5, rope_scaling=None, rope_theta=10000.0, routed_scaling_factor=1.7, tie_word_embeddings=False,
+    topk_group=1, use_grouped_topk=True, v_head_dim=9), variants={
+    "even": dict(only="quantized", quantized=[dict(Q4, seed=74)], hf_args=dict(seed=74), config=dict(
+        head_dim=16, hidden_size=64, intermediate_size=64, kv_lora_rank=32, num_hidden_layers=2, moe_intermediate_size=32, num_experts=3,
+        linear_attn_config={"full_attn_layers": [2], "head_dim": 16, "kda_layers": [1], "num_heads": 4, "short_conv_kernel_size": 4},
+        num_shared_experts=1, qk_nope_head_dim=32, qk_rope_head_dim=16, v_head_dim=32, moe_renormalize=False)),
 })

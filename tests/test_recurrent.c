@@ -414,7 +414,7 @@ static void prepare_delta(struct trial *t, int s) {
     int64_t n = lengths[s], width = t->p[2];
     float **in = t->in[s];
     for (int64_t i = 0; i < n * t->p[1]; i++) normalize(in[K] + i * width, width);
-    for (int64_t i = 0; i < n * t->width[G]; i++) in[G][i] = (float)-exp(4 * in[G][i] - 2);
+    for (int64_t i = 0; i < n * t->width[G]; i++) in[G][i] = -expf(4 * in[G][i] - 2);
     if (!t->p[5]) {
         for (int64_t i = 0; i < n * t->width[A]; i++) in[A][i] = (float)sigmoid(2 * in[A][i]);
         return;
@@ -435,7 +435,7 @@ static double define_delta_row(const struct trial *t, const float *const in[INPU
         for (int64_t j = 0; j < kw; j++) {
             double *s = S + j * vw + i;
             if (t->p[5]) taken += in[A][own + j] * *s;
-            *s *= exp(in[G][t->p[4] ? own + j : row * heads + head]);
+            *s *= exp((double)in[G][t->p[4] ? own + j : row * heads + head]);
             if (!t->p[5]) taken += k[j] * *s;
         }
         double beta = t->p[5] ? 0 : in[A][row * heads + head];

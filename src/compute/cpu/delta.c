@@ -38,7 +38,8 @@ struct delta_head {
 
 static struct delta_head head_at(const struct delta_job *j, float *state, int64_t head) {
     const struct delta *d = j->d;
-    struct delta_head h = {.s = state + head * (delta_state(d, j->puts) / d->heads)};
+    struct delta_head h;
+    h.s = state + head * (delta_state(d, j->puts) / d->heads);
     h.keys = h.s + d->k_width * d->v_width;
     h.values = h.keys + j->puts * DELTA_CHUNK * d->k_width;
     h.decay = h.values + j->puts * DELTA_CHUNK * d->v_width;
@@ -56,7 +57,8 @@ static int64_t work_size(const struct delta *d, int64_t puts) {
 }
 
 static struct delta_work work_at(const struct delta_job *j, float *p) {
-    struct delta_work w = {.a_scores = p};
+    struct delta_work w;
+    w.a_scores = p;
     w.r_scores = w.a_scores + j->puts * DELTA_CHUNK * DELTA_CHUNK;
     w.x = w.r_scores + j->puts * DELTA_CHUNK * DELTA_CHUNK;
     w.read = w.x + 2 * DELTA_CHUNK * j->d->k_width;

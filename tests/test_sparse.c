@@ -111,6 +111,10 @@ static void check_choice(const struct world *w, const float *weight, int64_t row
     assert_true(least >= most - 1e-4);
 }
 
+static struct tensor lists(struct machine *m, int64_t n, int64_t top) {
+    return scratch_tensor(&m->c, DT_I32, 2, (int64_t[]){n, top});
+}
+
 static void check_selects(struct machine *m) {
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
         struct world w;
@@ -119,12 +123,14 @@ static void check_selects(struct machine *m) {
         float *weight = noise_array(ROWS * s->heads);
         struct tensor q = put_f32(m, w.q, 3, (int64_t[]){ROWS, s->heads, s->k_width});
         struct tensor by = put_f32(m, weight, 2, (int64_t[]){ROWS, s->heads});
-        int32_t *all = get_i32(m, select_keys(&m->c, q, by, &w.kv, &w.rows, s->top));
+        int32_t *all =
+            get_i32(m, select_keys(&m->c, q, by, &w.kv, &w.rows, lists(m, ROWS, s->top)));
         for (int64_t r = 0; r < ROWS; r++) check_choice(&w, weight, r, all + r * s->top);
         for (int64_t r = 0; r < ROWS; r += 13) {
             struct rows rows = one_row(&w.rows, r);
-            int32_t *one = get_i32(m, select_keys(&m->c, tensor_slice(q, 0, r, 1),
-                                                  tensor_slice(by, 0, r, 1), &w.kv, &rows, s->top));
+            int32_t *one =
+                get_i32(m, select_keys(&m->c, tensor_slice(q, 0, r, 1), tensor_slice(by, 0, r, 1),
+                                       &w.kv, &rows, lists(m, 1, s->top)));
             assert_memory_equal(one, all + r * s->top, (size_t)s->top * sizeof *one);
             free(one);
         }
@@ -148,7 +154,7 @@ static void check_ties(struct machine *m) {
     for (int i = 0; i < ROWS; i++) q[i * 16] = i % 3 == 1 ? NAN : 0;
     struct tensor t = put_f32(m, q, 3, (int64_t[]){ROWS, 2, 8});
     struct tensor by = put_f32(m, weight, 2, (int64_t[]){ROWS, 2});
-    int32_t *all = get_i32(m, select_keys(&m->c, t, by, &w.kv, &w.rows, 5));
+    int32_t *all = get_i32(m, select_keys(&m->c, t, by, &w.kv, &w.rows, lists(m, ROWS, 5)));
     for (int64_t i = 0; i < ROWS; i++)
         for (int k = 0; k < 5; k++) assert_int_equal(all[i * 5 + k], k <= i % LENGTH ? k : -1);
     free(all), free(q), free(weight);

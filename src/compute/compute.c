@@ -263,18 +263,21 @@ struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
 }
 
 struct tensor select_keys(struct context *c, struct tensor q, struct tensor weights,
-                          const struct kv *kv, const struct rows *rows, int64_t top) {
+                          const struct kv *kv, const struct rows *rows, struct tensor chosen) {
     check_rows(c, "select_keys", rows);
     check_kv(c, "select_keys", kv);
     f32_rows(c, "select_keys", "q", q);
     f32_rows(c, "select_keys", "weights", weights);
     want(c,
          q.dims == 3 && q.n[0] == rows->n && q.n[2] == kv->k.n[3] && kv->k.n[1] == 1 &&
-             weights.dims == 2 && weights.n[0] == rows->n && weights.n[1] == q.n[1] && top > 0,
+             weights.dims == 2 && weights.n[0] == rows->n && weights.n[1] == q.n[1],
          "select_keys: queries do not fit the cache");
-    struct tensor y = scratch_tensor(c, DT_I32, 2, (int64_t[]){rows->n, top});
-    if (!c->err.set) ops(c)->select_keys(c, y, q, weights, kv, rows);
-    return y;
+    want(c,
+         chosen.type == DT_I32 && chosen.dims == 2 && tensor_contiguous(chosen) &&
+             chosen.n[0] == rows->n && chosen.n[1] > 0,
+         "select_keys: there is no list for each row");
+    if (!c->err.set) ops(c)->select_keys(c, chosen, q, weights, kv, rows);
+    return chosen;
 }
 
 struct tensor join(struct context *c, struct tensor a, struct tensor b) {

@@ -162,9 +162,10 @@ struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
 
 // An indexer's choice: of the tokens that each row sees, the `top` with the highest score, the sum
 // over the heads of weights [n, heads] times max(0, q [n, heads, width] . k), k in a cache of one
-// head without values. -> [n, top] I32 in rising order; where a row sees fewer, -1 after them.
+// head without values. Fills chosen [n, top] I32 in rising order, where a row sees fewer with -1
+// after them, and returns it.
 struct tensor select_keys(struct context *c, struct tensor q, struct tensor weights,
-                          const struct kv *kv, const struct rows *rows, int64_t top);
+                          const struct kv *kv, const struct rows *rows, struct tensor chosen);
 // a [n, heads, a_width], b [n, heads, b_width] -> [n, heads, a_width + b_width]
 struct tensor join(struct context *c, struct tensor a, struct tensor b);
 // x [n, width] *= by [n, 1], a row each; returns x.

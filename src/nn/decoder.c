@@ -257,7 +257,7 @@ struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
     case MIXER_DELTA_NET: delta_net_state(&s->delta_net, decl.fixed); break;
     case MIXER_MLA:
         decl.paged[0] = (struct paged_decl){1, .k_width = s->mla.latent + s->mla.rotary};
-        if (s->mla.indexer.top)
+        if (s->mla.indexer.top && !s->mla.indexer.borrows)
             decl.paged[1] = (struct paged_decl){1, .k_width = s->mla.indexer.width};
         break;
     }
@@ -334,7 +334,7 @@ static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, 
                                  rope_of(d, spec->attention.rope), lent);
     case MIXER_MLA:
         return mla_forward(c, &l->mla, h, rows, state->kv, rope_of(d, spec->mla.rope),
-                           rope_of(d, spec->mla.indexer.rope));
+                           rope_of(d, spec->mla.indexer.rope), lent[0]);
     case MIXER_MAMBA: return mamba_forward(c, &l->mamba, h, rows, state->fixed);
     case MIXER_MAMBA2: return mamba2_forward(c, &l->mamba2, h, rows, state->fixed);
     case MIXER_SHORT_CONV: return short_conv_forward(c, &l->short_conv, h, rows, state->fixed[0]);
@@ -386,8 +386,17 @@ static void layer_forward(struct context *c, const struct decoder *d, int64_t i,
     scratch_release(c, mark);
 }
 
-static bool lends(const struct layer_spec *l) {
-    return l->mixer == MIXER_ATTENTION && l->attention.lends;
+// What a layer lends to later ones, if anything; where an earlier layer has made room for it,
+// there.
+static void make_room(struct context *c, const struct layer_spec *l, int64_t n,
+                      struct tensor lent[2]) {
+    if (lent[0].dims) return;
+    if (l->mixer == MIXER_ATTENTION && l->attention.lends)
+        for (int k = 0; k < 2; k++)
+            lent[k] = scratch_tensor(c, DT_F32, 2,
+                                     (int64_t[]){n, l->attention.kv_heads * l->attention.width});
+    if (l->mixer == MIXER_MLA && l->mla.indexer.lends)
+        lent[0] = scratch_tensor(c, DT_I32, 2, (int64_t[]){n, l->mla.indexer.top});
 }
 
 struct tensor decoder_forward(struct context *c, const struct decoder *d, const struct rows *rows,
@@ -398,11 +407,7 @@ struct tensor decoder_forward(struct context *c, const struct decoder *d, const 
     if (s->positions) add_to(c, x, embed(c, &d->positions, rows->pos));
     struct tensor lent[2] = {0};
     for (int64_t i = 0; i < s->layers; i++) {
-        if (!lent[0].dims && lends(&s->layer[i])) {
-            const struct attention_spec *a = &s->layer[i].attention;
-            int64_t shape[] = {rows->n, a->kv_heads * a->width};
-            for (int k = 0; k < 2; k++) lent[k] = scratch_tensor(c, DT_F32, 2, shape);
-        }
+        make_room(c, &s->layer[i], rows->n, lent);
         layer_forward(c, d, i, x, rows, &state[i], lent);
     }
     x = gather_rows(c, x, wanted);

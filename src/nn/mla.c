@@ -41,7 +41,7 @@ static void bind_latents(struct mla *m, const struct mla_names *names, struct bi
 static void bind_indexer(struct mla *m, int64_t hidden, const struct mla_names *names,
                          struct binder *b) {
     const struct indexer_spec *s = &m->spec.indexer;
-    if (!s->top) return;
+    if (!s->top || s->borrows) return;
     bind_matrix(b, names->index_q, s->heads * s->width, m->spec.q_rank, false, &m->index_q);
     bind_matrix(b, names->index_k, s->width, hidden, false, &m->index_k);
     norm_bind(&m->index_norm, (struct norm_spec){NORM_LAYER_BIAS, s->eps}, s->width,
@@ -84,7 +84,8 @@ int mla_weights(struct mla *m, struct weight *w[MLA_WEIGHTS]) {
     if (!m->columns) w[n++] = &m->whole[1];
     if (!m->spec.q_rank) w[n++] = &m->q;
     if (m->spec.q_rank) w[n++] = &m->q_a, w[n++] = &m->q_b;
-    if (m->spec.indexer.top) w[n++] = &m->index_q, w[n++] = &m->index_k, w[n++] = &m->index_weights;
+    if (m->spec.indexer.top && !m->spec.indexer.borrows)
+        w[n++] = &m->index_q, w[n++] = &m->index_k, w[n++] = &m->index_weights;
     return n;
 }
 
@@ -97,7 +98,7 @@ static struct tensor part(struct context *c, struct tensor x, int64_t heads, int
 // q [n, q_rank], the normed queries. In f32, so that the choice does not depend on the precision.
 static struct tensor choose(struct context *c, const struct mla *m, struct tensor x,
                             struct tensor q, const struct rows *rows, const struct kv *kv,
-                            const struct rope *r) {
+                            const struct rope *r, struct tensor lent) {
     const struct indexer_spec *s = &m->spec.indexer;
     struct tensor key = norm_forward(c, &m->index_norm, linear_f32(c, x, &m->index_k));
     struct tensor query = tensor_split_heads(linear_f32(c, q, &m->index_q), s->heads);
@@ -106,12 +107,14 @@ static struct tensor choose(struct context *c, const struct mla *m, struct tenso
     kv_write(c, kv, rows, key, (struct tensor){0});
     struct tensor weights = linear_f32(c, x, &m->index_weights);
     weights = scale(c, weights, 1 / sqrtf((float)(s->heads * s->width)));
-    return select_keys(c, query, weights, kv, rows, s->top);
+    struct tensor chosen = lent;
+    if (!s->lends) chosen = scratch_tensor(c, DT_I32, 2, (int64_t[]){rows->n, s->top});
+    return select_keys(c, query, weights, kv, rows, chosen);
 }
 
 struct tensor mla_forward(struct context *c, const struct mla *m, struct tensor x,
                           const struct rows *rows, const struct kv *kv, const struct rope *r,
-                          const struct rope *index_rope) {
+                          const struct rope *index_rope, struct tensor lent) {
     const struct mla_spec *s = &m->spec;
     struct tensor first[2]; // of [latent + rotary], of [heads * (plain + rotary)] or [q_rank]
     linear_many(c, x, 2, (const struct weight *const[]){&m->kv_a, s->q_rank ? &m->q_a : &m->q},
@@ -119,7 +122,10 @@ struct tensor mla_forward(struct context *c, const struct mla *m, struct tensor 
     struct tensor kept = first[0], q = first[1];
     struct attention_options opt = {.scale = s->scale, .v_width = s->latent};
     if (s->q_rank) q = norm_forward(c, &m->q_norm, q);
-    if (s->indexer.top) opt.selected = choose(c, m, x, q, rows, &kv[1], index_rope);
+    if (s->indexer.borrows)
+        opt.selected = lent;
+    else if (s->indexer.top)
+        opt.selected = choose(c, m, x, q, rows, &kv[1], index_rope, lent);
     if (s->q_rank) q = linear(c, q, &m->q_b);
     struct tensor latent = norm_forward(c, &m->kv_norm, part(c, kept, 1, 0, s->latent));
     struct tensor key = part(c, kept, 1, s->latent, s->rotary);

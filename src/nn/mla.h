@@ -11,6 +11,8 @@ struct indexer_spec {
     int64_t heads, width, top; // top 0: there is none
     int rope;                  // which of the decoder's: turns the leading elements of a head
     float eps;                 // of the keys' LayerNorm
+    bool lends;                // its choice serves the next layers that borrow
+    bool borrows;              // this layer has none of its own
 };
 
 struct mla_spec {
@@ -52,9 +54,10 @@ enum { MLA_WEIGHTS = 8 };
 int mla_weights(struct mla *m, struct weight *w[MLA_WEIGHTS]);
 
 // x [n, hidden], normed -> [n, hidden]. kv[0] keeps one head of latent + rotary, kv[1] one of the
-// indexer's width, neither has values. r NULL: no positions.
+// indexer's width, neither has values. r NULL: no positions. lent [n, top] I32: an indexer's
+// choice, which a layer that lends writes and those that borrow read.
 struct tensor mla_forward(struct context *c, const struct mla *m, struct tensor x,
                           const struct rows *rows, const struct kv *kv, const struct rope *r,
-                          const struct rope *index_rope);
+                          const struct rope *index_rope, struct tensor lent);
 
 #endif

@@ -203,8 +203,8 @@ CASES["solar_open"] = dict(hf="SolarOpenForCausalLM", agree=False, hf_args=dict(
 # minimax: norms over the whole query and key; rotary_dim of each head rotates; the bias is not the router's own tensor.
 CASES["minimax"] = dict(hf="MiniMaxM2ForCausalLM", hf_args=dict(gains=BIAS, seed=4), quantized=[], config=dict(
     BASE, architectures=["MiniMaxM2ForCausalLM"], model_type="minimax_m2", attn_type_list=[1, 1],
-    head_dim=20, intermediate_size=24, num_experts_per_tok=2, num_hidden_layers=2, num_local_experts=5, qk_norm_type="per_layer", rms_norm_eps=1e-6,
-    rope_theta=5000000, rotary_dim=8, scoring_func="sigmoid", shared_intermediate_size=0, tie_word_embeddings=False,
+    head_dim=20, intermediate_size=24, num_experts_per_tok=2, num_hidden_layers=2, num_local_experts=5,
+    qk_norm_type="per_layer", rms_norm_eps=1e-6, rope_theta=5000000, rotary_dim=8, scoring_func="sigmoid", shared_intermediate_size=0, tie_word_embeddings=False,
     use_qk_norm=True, use_routing_bias=True))
 
 # deepseek_v32: V3 with an indexer: its queries come from the normed query vector, its keys through a LayerNorm with a bias;
@@ -215,3 +215,15 @@ CASES["deepseek_v32"] = dict(hf="DeepseekV32ForCausalLM", quantized=[], hf_args=
     index_topk=11, n_group=3, n_routed_experts=6, n_shared_experts=1, norm_topk_prob=True, num_attention_heads=4,
     num_key_value_heads=4, q_lora_rank=28, routed_scaling_factor=2.5, scoring_func="sigmoid", topk_group=2,
     topk_method="noaux_tc"))
+
+# glm_moe_dsa: V3.2, but the indexers' rope turns neighbours; layers that are not "full" take the choice of the last that
+# is, and have no indexer's tensors (which mlx-lm does not know). With this seed no choice is so close that a cache in F16
+# makes another.
+CASES["glm_moe_dsa"] = dict(hf="GlmMoeDsaForCausalLM", agree=False, hf_args=dict(seed=7, gains={
+    **BIAS, "weights_proj": 2.0, "indexer.wk": 2.0, "indexer.wq_b": 2.0}), config=dict(
+    {k: v for k, v in DEEPSEEK.items() if k not in ("rope_theta", "rope_scaling")},
+    architectures=["GlmMoeDsaForCausalLM"], model_type="glm_moe_dsa", hidden_size=24, index_head_dim=20, index_n_heads=12,
+    index_skip_topk_offset=2, index_topk=11, index_topk_freq=2, indexer_rope_interleave=True, n_group=1, n_routed_experts=4,
+    n_shared_experts=1, norm_topk_prob=True, num_attention_heads=4, num_experts_per_tok=2, num_hidden_layers=4,
+    num_key_value_heads=4, q_lora_rank=28, rms_norm_eps=1e-5, rope_parameters={"rope_theta": 1000000, "rope_type": "default"},
+    routed_scaling_factor=2.5, scoring_func="sigmoid", topk_group=1, topk_method="noaux_tc"))

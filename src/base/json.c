@@ -32,7 +32,7 @@ struct json_object *json_read(struct sv text, const char *what, struct error *e)
         return NULL;
     }
     if (!utf8_valid(text)) { // json-c's own check lets overlong forms and surrogates through
-        fail(e, "%s: not valid UTF-8", what);
+        fail(e, "%s: not valid JSON: its text is not UTF-8", what);
         return NULL;
     }
     struct json_tokener *t = json_tokener_new_ex(JSON_DEPTH);

@@ -166,7 +166,9 @@ class Maker:
     dictsort(by='value',reverse=true) dictsort(reverse=true) items|list attr('$k') attr('upper') filesizeformat filesizeformat(true) filesizeformat(binary=$a) format($a) format($a,$a) format(a=$a)
     pprint tojson tojson(indent=$i) tojson(indent=2) tojson(ensure_ascii=true) tojson(sort_keys=true) tojson(separators=(',',':')) tojson(2) tojson(true) tojson(indent=$t) xmlattr xmlattr(false)
     first|upper last|default($a) select('defined')|map('upper')|list map('length')|list map('first')|list map('int')|sum map('trim')|join('-') list|last list|sort nosuch upper($a) length($a) join($t,$t,$t)
-    map|list select($a)|list trim($a,$a) replace($a) sort(foo=1) reverse first|first string|length random|string|length batch(3)|map('join')|list map('string')|map('upper')|list slice(2)|map('list')|list""".split()
+    map|list select($a)|list trim($a,$a) replace($a) sort(foo=1) reverse first|first string|length batch(3)|map('join')|list map('string')|map('upper')|list slice(2)|map('list')|list
+    map('$f')|first map(attribute='$k')|first select('$T')|first selectattr('$k','$T',$a)|first unique|first batch($n)|first slice($n)|first items|first map('$f',$a)|join map('$f')|map('$f')|first
+    select('$T')|map('$f')|first select|unique|batch(2)|map('join')|join('/') groupby('$k')|map(attribute='grouper')|join map('abs')|sum""".split()
 
     def fill(self, f, depth):
         sub = {"t": lambda: self.text(depth - 2), "i": self.small, "n": lambda: self.one("1", "2", "3", "5", "8", "11", "16", "20", self.small()), "a": lambda: self.any(depth - 2),
@@ -222,9 +224,12 @@ class Maker:
             return self.tag(f"with {self.one('v4 = ' + self.any(1), 'v4 = 1, v5 = v4', '')}") + self.body(depth - 1, ["v4"]) + self.tag("endwith")
         if r < .86:
             return self.macro(depth)
+        if r < .88:
+            return self.tag("set ns = namespace(a=0, b=l|map('string'))") + self.tag(f"for c in {self.list(1)}{self.one('', '|map(' + chr(39) + 'string' + chr(39) + ')')} if {self.one('ns.a < 2', 'not ns.a', 'c != ns.a', 'c in ns.b')}") + \
+                self.tag("set ns.a = ns.a + 1") + "{{ " + self.r.choice(self.LOOP) + " }}" + self.tag("endfor") + "{{ ns.a }}{{ ns.b|first }}{{ ns.b|join }}"
         if r < .9:
             return self.tag("set ns = namespace(a=0, b=[])") + self.tag(f"for c in {self.list(1)}") + self.tag(f"set ns.a = {self.one('ns.a + 1', 'c', 'loop.index', self.any(1))}") + \
-                self.tag(self.one("set ns.b = ns.b + [c]", "if loop.last") if False else "set ns.b = ns.b + [c]") + self.tag("endfor") + "{{ ns.a }}{{ ns.b }}"
+                self.tag("set ns.b = ns.b + [c]") + self.tag("endfor") + "{{ ns.a }}{{ ns.b }}"
         return self.one("{#" + self.one("", "-", "+") + " c " + self.one("", "-", "+") + "#}", self.tag("raw") + "{{ a }}" + self.space() + "{% x %}" + self.tag("endraw"),
                         self.tag(f"filter {self.one('upper', 'trim', 'replace(1, 2) | lower', 'indent(2)', 'e', 'wordwrap(5)')}") + self.body(depth - 1) + self.tag("endfilter"),
                         self.tag("generation") + self.body(depth - 1) + self.tag("endgeneration"), self.tag(f"block b{self.r.randrange(99)}{self.one('', ' scoped')}") + self.body(depth - 1) + self.tag("endblock"),

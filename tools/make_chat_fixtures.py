@@ -298,6 +298,11 @@ LANGUAGE = r"""
 {{ {d.items(): 1} }}
 {% macro c() %}{{ caller.name }}{{ kwargs }}{% endmacro %}{% call c() %}{% endcall %}
 {% include 'x' ignore missing %}
+{{ [1, 'a'] | map('abs') | first }} {{ [{}, 1] | map(attribute='x.y') is defined }} {{ [1] | map('nosuch') is defined }} {% for x in [3, 'a'] | map('abs') %}{{ x }}{% break %}{% endfor %}
+{% set ns = namespace(n=0) %}{% for x in l if not ns.n %}{% set ns.n = x %}{{ x }}{{ loop.index }}{% endfor %}{% for x in l if x > ns.n %}{% set ns.n = 9 %}{{ x }}{% else %}none{% endfor %}
+{% for x in l if x != 1 %}{{ loop.index }}{{ loop.last }}{{ loop.length }}{{ loop.revindex }}{{ loop.nextitem }}{{ loop }}{% endfor %}{% for x in l | map('string') %}{{ loop.last }}{{ loop.revindex0 }}{% endfor %}
+{% set g = l | map('string') %}{% for x in g %}{{ x }}{{ g | first }}{% endfor %}{{ g | list }}{{ 3 in (l | select) }}{{ [1, 2] | batch(0) | list }}{{ [1, 2, 3] | slice(2) | first }}{{ [1, 1, 2] | unique | first }}
+{{ [1, 'a'] | map('abs') | list }}
 """.strip().split("\n")
 
 # White space is the point of these.

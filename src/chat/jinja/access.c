@@ -13,7 +13,7 @@ bool is_iterable(struct value v) {
 struct iter iter_open(struct vm *vm, struct value v) {
     struct iter it = {.over = v};
     if (v.kind == V_ITERATOR)
-        it.n = v.iterator->items.n - v.iterator->pos;
+        it.n = SIZE_MAX;
     else if (v.kind == V_LOOP || !has_length(v, &it.n))
         raise_error(vm, "'%s' object is not iterable", type_name(v));
     return it;
@@ -37,6 +37,15 @@ static struct value next_char(struct vm *vm, struct iter *it) {
     return text_value(vm, sv_cut(s, from, it->byte));
 }
 
+static bool make_one(struct vm *vm, struct iterator *t, struct value *out) {
+    if (!t->more) return false;
+    enter(vm);
+    bool made = t->more(vm, t->g, out);
+    if (!made) t->more = NULL;
+    leave(vm);
+    return made;
+}
+
 bool iter_next(struct vm *vm, struct iter *it, struct value *out) {
     if (it->i >= it->n) return false;
     spend(vm, 1);
@@ -49,11 +58,35 @@ bool iter_next(struct vm *vm, struct iter *it, struct value *out) {
     case V_DICT: *out = v.dict->at[i].key; return true;
     case V_VIEW: *out = view_at(vm, v.view, i); return true;
     case V_RANGE: *out = range_at(v.range, i); return true;
-    default: // a generator: others may walk it too
-        if (v.iterator->pos >= v.iterator->items.n) return false;
-        *out = v.iterator->items.at[v.iterator->pos++];
+    default: break;
+    }
+    struct iterator *t = v.iterator; // others may walk it too
+    if (t->pos < t->items.n) {
+        *out = t->items.at[t->pos++];
         return true;
     }
+    if (make_one(vm, t, out)) return true;
+    it->i--;
+    return false;
+}
+
+bool iter_peek(struct vm *vm, const struct iter *it, struct value *out) {
+    struct iter copy = *it;
+    if (it->over.kind != V_ITERATOR) return iter_next(vm, &copy, out);
+    struct iterator *t = it->over.iterator;
+    if (t->pos == t->items.n) {
+        if (!make_one(vm, t, out)) return false;
+        items_add(vm, &t->items, *out);
+    }
+    *out = t->items.at[t->pos];
+    return true;
+}
+
+size_t iter_count(struct vm *vm, const struct iter *it) {
+    if (it->over.kind != V_ITERATOR) return it->n;
+    struct iterator *t = it->over.iterator;
+    for (struct value x; make_one(vm, t, &x);) items_add(vm, &t->items, x);
+    return it->i + t->items.n - t->pos;
 }
 
 struct items to_items(struct vm *vm, struct value v) {

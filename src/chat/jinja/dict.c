@@ -24,6 +24,8 @@ static uint64_t hash(struct vm *vm, struct value v) {
     return h;
 }
 
+void check_hashable(struct vm *vm, struct value v) { hash(vm, v); }
+
 static bool same_key(struct vm *vm, struct value a, struct value b) {
     if (a.kind == V_TEXT && b.kind == V_TEXT) return sv_eq(sv_of(a), sv_of(b));
     return equal(vm, a, b);

@@ -1,5 +1,5 @@
-// The filters of jinja2: on text (text_filters.c, wrap.c, html.c), on sequences (list_filters.c),
-// pprint.c, and the rest with the table (filters.c).
+// The filters of jinja2: on text (text_filters.c, wrap.c, html.c), on sequences (list_filters.c,
+// generators.c), pprint.c, and the rest with the table (filters.c).
 #ifndef CHAT_FILTERS_H
 #define CHAT_FILTERS_H
 
@@ -16,6 +16,10 @@ builtin_fn filter_batch, filter_dictsort, filter_first, filter_groupby, filter_i
 
 static inline bool given(struct value v) { return v.kind != V_MISSING && v.kind != V_NONE; }
 
+// An item's attribute by a path such as "function.name" or "0.id"; V_MISSING or None: the item.
+// With a default, that stands for what is undefined on the way.
+struct value item_attribute(struct vm *vm, struct value item, struct value path,
+                            struct value otherwise);
 struct value need_text(struct vm *vm, struct value v, const char *filter); // or an error
 
 #endif

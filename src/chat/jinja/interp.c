@@ -228,9 +228,10 @@ static struct value call_value(struct vm *vm, struct value f, const struct args 
     return v;
 }
 
-// The arguments of a call, with room for `more` keywords behind those written.
+// The arguments of a call. The caller of a call block (NULL: none) stands behind the keywords that
+// are written, before those of **.
 static struct args eval_args(struct vm *vm, const struct call_args *from, struct scope *s,
-                             size_t more) {
+                             const struct value *caller) {
     struct items at = {0};
     for (size_t i = 0; i < from->n; i++) items_add(vm, &at, eval(vm, from->at[i], s));
     if (from->star) {
@@ -245,9 +246,10 @@ static struct args eval_args(struct vm *vm, const struct call_args *from, struct
         if (extra.kind != V_DICT) raise_error(vm, "argument after ** must be a mapping");
         n_extra = extra.dict->n;
     }
-    struct keyword *kw = vm_alloc(vm, n_kw + n_extra + more, sizeof *kw);
+    struct keyword *kw = vm_alloc(vm, n_kw + n_extra + 1, sizeof *kw);
     for (size_t i = 0; i < n_kw; i++)
         kw[i] = (struct keyword){from->name[i], eval(vm, from->kw[i], s)};
+    if (caller) kw[n_kw++] = (struct keyword){sv("caller"), *caller};
     for (size_t i = 0; i < n_extra; i++) {
         struct pair *p = &extra.dict->at[i];
         if (p->key.kind != V_TEXT) raise_error(vm, "keywords must be strings");
@@ -366,7 +368,7 @@ static struct value eval_filter(struct vm *vm, const struct node *n, struct scop
     vm->line = n->line;
     if (!n->fn)
         raise_error(vm, "No filter named '%.*s'.", (int)sv_cut(n->text, 0, 100).n, n->text.p);
-    struct args args = eval_args(vm, n->args, s, 0);
+    struct args args = eval_args(vm, n->args, s, NULL);
     vm->line = n->line;
     return call_builtin(vm, n->fn, v, &args);
 }
@@ -375,13 +377,13 @@ static struct value eval_test(struct vm *vm, const struct node *n, struct scope 
     struct value v = eval(vm, n->a, s);
     vm->line = n->line;
     if (!n->fn) raise_error(vm, "No test named '%.*s'.", (int)sv_cut(n->text, 0, 100).n, n->text.p);
-    struct args args = eval_args(vm, n->args, s, 0);
+    struct args args = eval_args(vm, n->args, s, NULL);
     return bool_value(truth(call_builtin(vm, n->fn, v, &args)));
 }
 
 static struct value eval_call(struct vm *vm, const struct node *n, struct scope *s) {
     struct value f = eval(vm, n->a, s);
-    struct args args = eval_args(vm, n->args, s, 0);
+    struct args args = eval_args(vm, n->args, s, NULL);
     vm->line = n->line;
     return call_value(vm, f, &args);
 }
@@ -442,26 +444,29 @@ static void print_value(struct vm *vm, struct value v) {
     put_html(vm, to_text(vm, v));
 }
 
-// The items that pass the loop's own condition.
-static struct value passing(struct vm *vm, const struct node *n, struct value over,
-                            struct scope *up) {
-    struct items some = {0};
-    struct iter it = iter_open(vm, over);
-    struct scope *s = scope_new(vm, up);
-    for (struct value x; iter_next(vm, &it, &x); s->n = 0) {
-        assign(vm, s, n->a, x);
-        if (truth(eval(vm, n->c, s))) items_add(vm, &some, x);
+// The next item that passes the loop's own condition, which sees what the body has done so far.
+static bool passing(struct vm *vm, struct generator *g, struct value *out) {
+    while (iter_next(vm, &g->source, out)) {
+        g->scope->n = 0;
+        assign(vm, g->scope, g->loop->a, *out);
+        if (truth(eval(vm, g->loop->c, g->scope))) return true;
     }
-    return list_value(vm, some.at, some.n);
+    return false;
+}
+
+static struct value passing_items(struct vm *vm, const struct node *n, struct value over,
+                                  struct scope *up) {
+    struct generator g = {.source = iter_open(vm, over), .loop = n, .scope = scope_new(vm, up)};
+    return generator_value(vm, passing, &g);
 }
 
 static enum flow run_loop(struct vm *vm, const struct node *n, struct value over, struct scope *up,
                           size_t depth0) {
     enter(vm);
-    if (n->c) over = passing(vm, n, over, up);
+    if (n->c) over = passing_items(vm, n, over, up);
     struct loop *l = vm_alloc(vm, 1, sizeof *l);
-    *l = (struct loop){.node = n, .scope = up, .it = iter_open(vm, over), .depth0 = depth0};
-    l->n = l->it.n;
+    *l = (struct loop){
+        .node = n, .scope = up, .it = iter_open(vm, over), .depth0 = depth0, .vm = vm};
     struct scope *s = NULL;
     bool ended = false; // a turn reached the body's end
     enum flow flow = FLOW_ON;
@@ -531,9 +536,8 @@ static struct value macro_value(struct vm *vm, const struct node *n, struct scop
 
 static void exec_call_block(struct vm *vm, const struct node *n, struct scope *s) {
     struct value f = eval(vm, n->a->a, s);
-    struct args args = eval_args(vm, n->a->args, s, 1);
-    struct keyword *kw = args.kw;
-    kw[args.n_kw++] = (struct keyword){sv("caller"), macro_value(vm, n, s)};
+    struct value caller = macro_value(vm, n, s);
+    struct args args = eval_args(vm, n->a->args, s, &caller);
     vm->line = n->line;
     print_value(vm, call_value(vm, f, &args));
 }

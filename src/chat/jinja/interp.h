@@ -21,7 +21,8 @@ struct loop { // the variable `loop`
     const struct node *node;
     struct scope *scope; // around the loop
     struct iter it;
-    size_t index0, n, depth0;
+    size_t index0, depth0;
+    struct vm *vm;
     struct value current, before;
     struct value changed; // what loop.changed() saw last: a tuple
 };

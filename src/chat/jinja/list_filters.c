@@ -5,10 +5,8 @@
 
 #include "base/clock.h"
 
-// An item's attribute by a path such as "function.name" or "0.id"; V_MISSING or None: the item.
-// With a default, that stands for what is undefined on the way.
-static struct value attribute(struct vm *vm, struct value item, struct value path,
-                              struct value otherwise) {
+struct value item_attribute(struct vm *vm, struct value item, struct value path,
+                            struct value otherwise) {
     if (!given(path)) return item;
     if (path.kind != V_TEXT) return get_item(vm, item, path);
     struct sv s = sv_of(path);
@@ -29,7 +27,7 @@ static struct value no_value(void) { return (struct value){.kind = V_MISSING}; }
 
 // What a sequence is ordered by: the attribute, in lower case unless case matters.
 static struct value order_key(struct vm *vm, struct value item, struct value path, bool fold) {
-    struct value v = attribute(vm, item, path, no_value());
+    struct value v = item_attribute(vm, item, path, no_value());
     return fold ? lowered(vm, v) : v;
 }
 
@@ -149,22 +147,8 @@ struct value filter_sum(struct vm *vm, const struct value *at, const struct args
     struct iter it = iter_open(vm, at[0]);
     if (total.kind == V_TEXT) raise_error(vm, "sum() can't sum strings [use ''.join(seq) instead]");
     for (struct value x; iter_next(vm, &it, &x);)
-        total = binary(vm, '+', total, attribute(vm, x, at[1], no_value()));
+        total = binary(vm, '+', total, item_attribute(vm, x, at[1], no_value()));
     return total;
-}
-
-struct value filter_unique(struct vm *vm, const struct value *at, const struct args *all) {
-    (void)all;
-    struct dict *seen = dict_new(vm);
-    struct items out = {0};
-    struct iter it = iter_open(vm, at[0]);
-    for (struct value x; iter_next(vm, &it, &x);) {
-        struct value key = order_key(vm, x, at[2], !truth(at[1]));
-        if (dict_get(vm, seen, key).kind != V_MISSING) continue;
-        dict_set(vm, seen, key, bool_value(true));
-        items_add(vm, &out, x);
-    }
-    return iterator_value(vm, out, "generator");
 }
 
 static struct value group_value(struct vm *vm, struct value key, struct items *members) {
@@ -181,7 +165,7 @@ struct value filter_groupby(struct vm *vm, const struct value *at, const struct 
     struct value *keys = vm_alloc(vm, items.n, sizeof *keys);
     bool fold = !truth(at[3]);
     for (size_t i = 0; i < items.n; i++) {
-        keys[i] = attribute(vm, items.at[i], at[1], at[2]);
+        keys[i] = item_attribute(vm, items.at[i], at[1], at[2]);
         if (fold) keys[i] = lowered(vm, keys[i]);
     }
     struct keyed *by = sorted(vm, &items, keys, false);
@@ -190,7 +174,7 @@ struct value filter_groupby(struct vm *vm, const struct value *at, const struct 
         size_t first = i;
         for (; i < items.n && equal(vm, by[i].key, by[first].key); i++)
             items_add(vm, &members, by[i].item);
-        struct value name = attribute(vm, by[first].item, at[1], at[2]); // in its own case
+        struct value name = item_attribute(vm, by[first].item, at[1], at[2]); // in its own case
         items_add(vm, &out, group_value(vm, name, &members));
         if (i == first) raise_error(vm, "groupby: a key differs from itself (NaN?)");
     }
@@ -204,7 +188,7 @@ struct value filter_join(struct vm *vm, const struct value *at, const struct arg
     size_t mark = text_mark(vm);
     for (struct value x; iter_next(vm, &it, &x);) {
         if (it.i > 1) put(vm, by);
-        put_str(vm, attribute(vm, x, at[2], no_value()));
+        put_str(vm, item_attribute(vm, x, at[2], no_value()));
     }
     return text_take(vm, mark);
 }
@@ -252,123 +236,4 @@ struct value filter_reverse(struct vm *vm, const struct value *at, const struct 
     for (size_t i = items.n; i-- > 0;) items_add(vm, &out, items.at[i]);
     if (at[0].kind == V_ITERATOR) return list_value(vm, out.at, out.n);
     return iterator_value(vm, out, at[0].kind == V_LIST ? "list_reverseiterator" : "reversed");
-}
-
-struct value filter_items(struct vm *vm, const struct value *at, const struct args *all) {
-    (void)all;
-    struct items out = {0};
-    if (at[0].kind == V_UNDEFINED) return iterator_value(vm, out, "generator");
-    if (at[0].kind != V_DICT) raise_error(vm, "Can only get item pairs from a mapping.");
-    out = to_items(vm, view_value(vm, at[0].dict, VIEW_ITEMS));
-    return iterator_value(vm, out, "generator");
-}
-
-struct value filter_batch(struct vm *vm, const struct value *at, const struct args *all) {
-    (void)all;
-    size_t size = to_count(vm, at[1], "batch's size");
-    struct items out = {0}, row = {0};
-    struct iter it = iter_open(vm, at[0]);
-    for (struct value x; iter_next(vm, &it, &x);) {
-        if (row.n == size && it.i > 1) {
-            items_add(vm, &out, list_value(vm, row.at, row.n));
-            row = (struct items){0};
-        }
-        items_add(vm, &row, x);
-    }
-    while (row.n && given(at[2]) && row.n < size) items_add(vm, &row, at[2]);
-    if (row.n) items_add(vm, &out, list_value(vm, row.at, row.n));
-    return iterator_value(vm, out, "generator");
-}
-
-struct value filter_slice(struct vm *vm, const struct value *at, const struct args *all) {
-    (void)all;
-    size_t n = to_count(vm, at[1], "slice's count"), from = 0;
-    if (!truth(at[1])) raise_error(vm, "integer division or modulo by zero");
-    struct items items = to_items(vm, at[0]), out = {0};
-    for (size_t i = 0; i < n; i++) {
-        size_t len = items.n / n + (i < items.n % n);
-        struct items row = {0};
-        for (size_t k = 0; k < len; k++) items_add(vm, &row, items.at[from + k]);
-        if (given(at[2]) && i >= items.n % n) items_add(vm, &row, at[2]);
-        items_add(vm, &out, list_value(vm, row.at, row.n));
-        from += len;
-    }
-    return iterator_value(vm, out, "generator");
-}
-
-// The arguments of a filter or test that is named by the first `skip` arguments.
-static struct args rest(const struct args *all, size_t skip) {
-    return (struct args){all->at + skip, all->n - skip, all->kw, all->n_kw};
-}
-
-static struct sv name_arg(struct vm *vm, struct value v) {
-    if (v.kind != V_TEXT)
-        raise_error(vm, "a filter's or test's name must be str, not %s", type_name(v));
-    return sv_of(v);
-}
-
-static struct value keyword_or(const struct args *all, const char *name) {
-    for (size_t i = 0; i < all->n_kw; i++)
-        if (sv_is(all->kw[i].name, name)) return all->kw[i].value;
-    return no_value();
-}
-
-struct value filter_map(struct vm *vm, const struct value *at, const struct args *all) {
-    struct items out = {0};
-    struct value path = keyword_or(all, "attribute"), otherwise = keyword_or(all, "default");
-    if (!truth(at[0])) return iterator_value(vm, out, "generator");
-    const struct builtin *fn = NULL;
-    if (all->n || path.kind == V_MISSING) {
-        if (!all->n) raise_error(vm, "map requires a filter argument");
-        struct sv name = name_arg(vm, all->at[0]);
-        fn = find_filter(name);
-        if (!fn) raise_error(vm, "No filter named '%.*s'.", (int)sv_cut(name, 0, 100).n, name.p);
-    } else if (all->n_kw > 1 + (otherwise.kind != V_MISSING)) {
-        raise_error(vm, "map got an unexpected keyword argument");
-    }
-    struct args more = all->n ? rest(all, 1) : *all;
-    struct iter it = iter_open(vm, at[0]);
-    for (struct value x; iter_next(vm, &it, &x);)
-        items_add(vm, &out,
-                  fn ? call_builtin(vm, fn, x, &more) : attribute(vm, x, path, otherwise));
-    return iterator_value(vm, out, "generator");
-}
-
-// select, reject, and with `attr` their forms that look at an attribute.
-static struct value select_items(struct vm *vm, struct value v, const struct args *all, bool want,
-                                 bool attr) {
-    struct items out = {0};
-    if (!truth(v)) return iterator_value(vm, out, "generator");
-    if (attr && !all->n) raise_error(vm, "Missing parameter for attribute name");
-    size_t skip = attr;
-    const struct builtin *fn = NULL;
-    struct args more = {0};
-    if (all->n > skip) {
-        struct sv name = name_arg(vm, all->at[skip]);
-        fn = find_test(name);
-        if (!fn) raise_error(vm, "No test named '%.*s'.", (int)sv_cut(name, 0, 100).n, name.p);
-        more = rest(all, skip + 1);
-    }
-    struct iter it = iter_open(vm, v);
-    for (struct value x; iter_next(vm, &it, &x);) {
-        struct value y = attr ? attribute(vm, x, all->at[0], no_value()) : x;
-        if (truth(fn ? call_builtin(vm, fn, y, &more) : y) == want) items_add(vm, &out, x);
-    }
-    return iterator_value(vm, out, "generator");
-}
-
-struct value filter_select(struct vm *vm, const struct value *at, const struct args *all) {
-    return select_items(vm, at[0], all, true, false);
-}
-
-struct value filter_reject(struct vm *vm, const struct value *at, const struct args *all) {
-    return select_items(vm, at[0], all, false, false);
-}
-
-struct value filter_selectattr(struct vm *vm, const struct value *at, const struct args *all) {
-    return select_items(vm, at[0], all, true, true);
-}
-
-struct value filter_rejectattr(struct vm *vm, const struct value *at, const struct args *all) {
-    return select_items(vm, at[0], all, false, true);
 }

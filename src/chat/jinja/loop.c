@@ -1,30 +1,28 @@
 // What a template may ask of `loop` and of a macro.
 #include "chat/jinja/interp.h"
 
-size_t loop_length(const struct loop *l) { return l->n; }
+size_t loop_length(const struct loop *l) { return iter_count(l->vm, &l->it); }
 
 void put_loop(struct vm *vm, const struct loop *l) {
     put_number(vm, (int64_t)l->index0 + 1);
     put_char(vm, '/');
-    put_number(vm, (int64_t)l->n);
+    put_number(vm, (int64_t)loop_length(l));
 }
 
 static struct value next_item(struct vm *vm, const struct loop *l) {
-    struct iter it = l->it;
     struct value x;
-    if (!iter_next(vm, &it, &x)) return undefined_hint(vm, "there is no next item");
-    if (it.over.kind == V_ITERATOR) it.over.iterator->pos--; // only looked at
-    return x;
+    return iter_peek(vm, &l->it, &x) ? x : undefined_hint(vm, "there is no next item");
 }
 
 struct value loop_member(struct vm *vm, struct loop *l, struct sv name) {
+    struct value x;
     if (sv_is(name, "index")) return size_value(l->index0 + 1);
     if (sv_is(name, "index0")) return size_value(l->index0);
-    if (sv_is(name, "revindex")) return size_value(l->n - l->index0);
-    if (sv_is(name, "revindex0")) return size_value(l->n - l->index0 - 1);
+    if (sv_is(name, "revindex")) return size_value(loop_length(l) - l->index0);
+    if (sv_is(name, "revindex0")) return size_value(loop_length(l) - l->index0 - 1);
     if (sv_is(name, "first")) return bool_value(l->index0 == 0);
-    if (sv_is(name, "last")) return bool_value(l->index0 + 1 == l->n);
-    if (sv_is(name, "length")) return size_value(l->n);
+    if (sv_is(name, "last")) return bool_value(!iter_peek(vm, &l->it, &x));
+    if (sv_is(name, "length")) return size_value(loop_length(l));
     if (sv_is(name, "depth")) return size_value(l->depth0 + 1);
     if (sv_is(name, "depth0")) return size_value(l->depth0);
     if (sv_is(name, "nextitem")) return next_item(vm, l);

@@ -106,14 +106,14 @@ static struct value is_in(struct vm *vm, const struct value *at, const struct ar
 }
 
 static struct value is_filter(struct vm *vm, const struct value *at, const struct args *all) {
-    (void)vm;
     (void)all;
+    check_hashable(vm, at[0]);
     return bool_value(at[0].kind == V_TEXT && find_filter(sv_of(at[0])));
 }
 
 static struct value is_test(struct vm *vm, const struct value *at, const struct args *all) {
-    (void)vm;
     (void)all;
+    check_hashable(vm, at[0]);
     return bool_value(at[0].kind == V_TEXT && find_test(sv_of(at[0])));
 }
 

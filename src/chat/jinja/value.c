@@ -124,7 +124,15 @@ void items_add(struct vm *vm, struct items *l, struct value v) {
 
 struct value iterator_value(struct vm *vm, struct items items, const char *type) {
     struct iterator *it = vm_alloc(vm, 1, sizeof *it);
-    *it = (struct iterator){items, 0, type};
+    *it = (struct iterator){.items = items, .type = type};
+    return (struct value){.kind = V_ITERATOR, .iterator = it};
+}
+
+struct value generator_value(struct vm *vm, generator_fn *more, const struct generator *g) {
+    struct iterator *it = vm_alloc(vm, 1, sizeof *it);
+    *it = (struct iterator){.type = "generator", .more = more};
+    it->g = vm_alloc(vm, 1, sizeof *it->g);
+    *it->g = *g;
     return (struct value){.kind = V_ITERATOR, .iterator = it};
 }
 

@@ -70,6 +70,10 @@ struct room {
     };
 };
 
+struct vm;
+struct generator;
+typedef bool generator_fn(struct vm *vm, struct generator *g, struct value *out);
+
 struct text {
     const char *p; // UTF-8
     size_t n, chars;
@@ -110,10 +114,18 @@ struct items { // a list under construction, or the elements of anything iterabl
     size_t n, cap;
 };
 
+struct iter { // a walk
+    struct value over;
+    size_t i, n; // the next position, how many there are in all (a generator: unknown, SIZE_MAX)
+    size_t byte;
+};
+
 struct iterator {
-    struct items items;
+    struct items items; // those from pos on are made, and not yet taken
     size_t pos;
-    const char *type; // as Python names it
+    const char *type;   // as Python names it
+    generator_fn *more; // makes one, or says that there is none; NULL: there is none
+    struct generator *g;
 };
 
 struct cycler {
@@ -144,7 +156,18 @@ struct args {
     size_t n_kw;
 };
 
-struct vm;
+struct generator { // what a generator goes on with: the filters of generators.c, loops with an if
+    struct value of, size, held, path, otherwise;
+    struct iter source;
+    bool begun, want, attribute;
+    const struct builtin *fn;
+    struct args args;
+    struct dict *seen;
+    size_t turn;
+    const struct node *loop;
+    struct scope *scope;
+};
+
 // at[0] is the object of a method, the value of a filter or test; at[1...] the arguments in the
 // order of `params`, V_MISSING where not given. `all` are the arguments as passed.
 typedef struct value builtin_fn(struct vm *vm, const struct value *at, const struct args *all);
@@ -217,6 +240,7 @@ struct value pair_value(struct vm *vm, struct value a, struct value b); // a tup
 struct value add_lists(struct vm *vm, struct value a, struct value b);  // of one kind
 void items_add(struct vm *vm, struct items *l, struct value v);
 struct value iterator_value(struct vm *vm, struct items items, const char *type);
+struct value generator_value(struct vm *vm, generator_fn *more, const struct generator *g);
 struct value view_value(struct vm *vm, const struct dict *d, enum view_kind of);
 struct value range_value(struct vm *vm, int64_t start, int64_t stop, int64_t step);
 struct value bound_value(struct vm *vm, struct value self, const struct builtin *fn);
@@ -243,20 +267,18 @@ struct sv to_sv(struct vm *vm, struct value v);
 
 // dict.c. The getters give V_MISSING for a key that isn't there.
 struct dict *dict_new(struct vm *vm);
+void check_hashable(struct vm *vm, struct value v); // an error for what can't be a key
 void dict_set(struct vm *vm, struct dict *d, struct value key, struct value v);
 struct value dict_get(struct vm *vm, const struct dict *d, struct value key);
 struct value dict_get_sv(struct vm *vm, const struct dict *d, struct sv key);
 struct value dict_copy(struct vm *vm, const struct dict *d);
 
 // access.c
-struct iter {
-    struct value over;
-    size_t i, n; // the next position, how many there are in all
-    size_t byte;
-};
 bool is_iterable(struct value v);
 struct iter iter_open(struct vm *vm, struct value v); // an error for what isn't iterable
 bool iter_next(struct vm *vm, struct iter *it, struct value *out);
+bool iter_peek(struct vm *vm, const struct iter *it, struct value *out); // without moving on
+size_t iter_count(struct vm *vm, const struct iter *it);                 // elements, taken or not
 struct items to_items(struct vm *vm, struct value v);
 struct value get_item(struct vm *vm, struct value v, struct value key);    // v[key]
 struct value get_member(struct vm *vm, struct value v, struct sv name);    // v.name

@@ -37,6 +37,20 @@ bool weights_rename(struct weights *w, const char *from, const char *to, struct 
     return true;
 }
 
+bool weights_move(struct weights *w, const char *from, const char *to, struct error *e) {
+    bool ok = true;
+    for (size_t i = 0; i < w->n && ok; i++) {
+        if (!sv_starts(sv(w->item[i].name), sv(from))) continue;
+        char *old = mem_text(w->item[i].name);
+        struct str name = {0};
+        str_printf(&name, "%s%s", to, old + strlen(from));
+        ok = weights_rename(w, old, str_c(&name), e);
+        str_free(&name);
+        free(old);
+    }
+    return ok;
+}
+
 // Memory that lives as long as w.
 static void *keep(struct weights *w, size_t size) {
     w->copy = mem_grow(w->copy, &w->copy_cap, w->copies + 1, sizeof *w->copy);

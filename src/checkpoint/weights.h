@@ -32,6 +32,9 @@ bool weights_has(const struct weights *w, struct sv name);   // does not mark it
 // An absent `from` or an existing `to` is an error.
 bool weights_rename(struct weights *w, const char *from, const char *to, struct error *e);
 
+// Every name that begins with `from` begins with `to` instead.
+bool weights_move(struct weights *w, const char *from, const char *to, struct error *e);
+
 // The tensor, marked used; NULL when absent. It may be unusable (see struct st_tensor).
 const struct st_tensor *weights_find(struct weights *w, struct sv name);
 // As weights_find, but absent or unusable is an error.

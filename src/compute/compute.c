@@ -47,6 +47,14 @@ struct tensor embed(struct context *c, const struct weight *w, struct tensor ids
     return y;
 }
 
+struct tensor bound_ids(struct context *c, struct tensor ids, int64_t limit) {
+    i32_list(c, "bound_ids", "ids", ids);
+    want(c, limit > 0, "bound_ids: no id is below %lld", (long long)limit);
+    struct tensor y = scratch_tensor(c, DT_I32, 1, ids.n);
+    if (go(c)) ops(c)->bound_ids(c, y, ids, limit);
+    return y;
+}
+
 static void check_product(struct context *c, const char *op, struct tensor x,
                           const struct weight *w) {
     want(c, w->layout != WEIGHT_NONE, "%s: there is no weight", op);
@@ -311,6 +319,45 @@ struct tensor head_linear(struct context *c, struct tensor x, const struct matri
          (long long)in);
     struct tensor y = scratch_tensor(c, DT_F32, 3, (int64_t[]){x.n[0], w->n, out});
     if (!c->err.set) ops(c)->head_linear(c, y, x, w, columns);
+    return y;
+}
+
+struct tensor scale_columns(struct context *c, struct tensor x, struct tensor by) {
+    f32_rows(c, "scale_columns", "x", x);
+    want(c,
+         x.dims == 2 && by.type == DT_F32 && by.dims == 1 && by.n[0] == x.n[1] &&
+             tensor_contiguous(by),
+         "scale_columns: there are %lld columns, and not a factor each", (long long)x.n[1]);
+    if (go(c)) ops(c)->scale_columns(c, x, by);
+    return x;
+}
+
+struct tensor match_size(struct context *c, struct tensor x, struct tensor like, float least) {
+    f32_rows(c, "match_size", "x", x);
+    f32_rows(c, "match_size", "like", like);
+    same_shape(c, "match_size", x, like);
+    want(c, x.dims == 2 && least > 0, "match_size: not matrices, or the least not above 0");
+    if (go(c)) ops(c)->match_size(c, x, like, least);
+    return x;
+}
+
+struct tensor cut_below(struct context *c, struct tensor x, float by) {
+    f32_rows(c, "cut_below", "x", x);
+    want(c, x.dims == 2, "cut_below: x is not a matrix");
+    if (go(c)) ops(c)->cut_below(c, x, by);
+    return x;
+}
+
+struct tensor mix_streams(struct context *c, struct tensor x, struct tensor w, int64_t in) {
+    f32_rows(c, "mix_streams", "x", x);
+    f32_rows(c, "mix_streams", "w", w);
+    bool ok = in > 0 && x.dims == 2 && w.dims == 2 && x.n[0] == w.n[0] && x.n[1] % in == 0 &&
+              w.n[1] % in == 0;
+    want(c, ok, "mix_streams: %lld columns and matrices of %lld do not fit %lld streams",
+         (long long)tensor_width(x), (long long)tensor_width(w), (long long)in);
+    int64_t width = ok ? w.n[1] / in * (x.n[1] / in) : 0;
+    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){x.n[0], width});
+    if (go(c)) ops(c)->mix_streams(c, y, x, w, in);
     return y;
 }
 

@@ -73,6 +73,9 @@ struct kv {
 // range; the engine checks them on the host before they are uploaded.
 struct tensor embed(struct context *c, const struct weight *w, struct tensor ids);
 
+// ids [n] I32: those at or over limit become 0 -> [n]. For a table that covers only some ids.
+struct tensor bound_ids(struct context *c, struct tensor ids, int64_t limit);
+
 // x [n, in] -> [n, out] = x w^T + bias
 struct tensor linear(struct context *c, struct tensor x, const struct weight *w);
 // Several products of the same x at once (q, k, v): y[i] = linear(x, w[i]). count <= LINEAR_MAX.
@@ -168,6 +171,17 @@ struct tensor select_keys(struct context *c, struct tensor q, struct tensor weig
                           const struct kv *kv, const struct rows *rows, struct tensor chosen);
 // a [n, heads, a_width], b [n, heads, b_width] -> [n, heads, a_width + b_width]
 struct tensor join(struct context *c, struct tensor a, struct tensor b);
+// x [n, width] *= by [width], a column each; returns x.
+struct tensor scale_columns(struct context *c, struct tensor x, struct tensor by);
+// Gives each row of x [n, width] the root mean square of that of like [n, width]; one whose mean of
+// squares is below least counts as having that. Returns x.
+struct tensor match_size(struct context *c, struct tensor x, struct tensor like, float least);
+// x [n, width] = max(x - (mean + by * deviation), 0), those of the row: of values that are normally
+// distributed, a known share stays. Returns x.
+struct tensor cut_below(struct context *c, struct tensor x, float by);
+// x [n, in * width] is `in` streams side by side, w [n, out * in] a matrix a row that mixes them:
+// -> y [n, out * width], stream i = sum over k of w[i * in + k] * stream k of x
+struct tensor mix_streams(struct context *c, struct tensor x, struct tensor w, int64_t in);
 // x [n, width] *= by [n, 1], a row each; returns x.
 struct tensor scale_rows(struct context *c, struct tensor x, struct tensor by);
 // x [n, width] = min(max(x, least), most) + plus; returns x.

@@ -10,6 +10,7 @@
 
 struct ops {
     void (*embed)(struct context *c, struct tensor y, const struct weight *w, struct tensor ids);
+    void (*bound_ids)(struct context *c, struct tensor y, struct tensor ids, int64_t limit);
     // count weights over the same x; dry too
     void (*linear)(struct context *c, int count, struct tensor y[], struct tensor x,
                    const struct weight *const w[]);
@@ -42,6 +43,11 @@ struct ops {
     // dry too
     void (*head_linear)(struct context *c, struct tensor y, struct tensor x,
                         const struct matrices *w, bool columns);
+    void (*scale_columns)(struct context *c, struct tensor x, struct tensor by);
+    void (*match_size)(struct context *c, struct tensor x, struct tensor like, float least);
+    void (*cut_below)(struct context *c, struct tensor x, float by);
+    void (*mix_streams)(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                        int64_t in);
     void (*scale_rows)(struct context *c, struct tensor x, struct tensor by);
     void (*clamp)(struct context *c, struct tensor x, float least, float most, float plus);
     // dry too

@@ -68,6 +68,8 @@ static bool open_model(struct engine *e, const char *path, struct error *err) {
         decoder_spec_free(&spec);
         return false;
     }
+    for (const struct name_move *m = f->moves; m && m->from; m++)
+        weights_move(e->weights, m->from, m->to, err);
     e->decoder = decoder_bind(spec, f->layouts, e->weights, err);
     return e->decoder && check_positions(e, err) &&
            weights_check_unused(e->weights, decoder_layout(e->decoder)->ignored, err);

@@ -132,6 +132,16 @@ void read_biases(struct config *c, struct decoder_spec *spec) {
     }
 }
 
+int64_t read_of_layer(struct config *c, const char *key, int64_t layer, int64_t otherwise,
+                      int64_t most) {
+    if (!config_has(c, key)) return otherwise;
+    int64_t value = config_list_int(c, key, (size_t)layer);
+    if (value < 1 || value > most)
+        config_fail(c, key, "must be in 1 .. %lld for layer %lld", (long long)most,
+                    (long long)layer);
+    return value;
+}
+
 void check_layer_types(struct config *c, const struct decoder_spec *spec) {
     if (config_has(c, "layer_types") && config_list(c, "layer_types") < (size_t)spec->layers)
         config_fail(c, "layer_types", "has fewer entries than num_hidden_layers (%lld)",

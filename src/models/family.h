@@ -10,6 +10,11 @@
 enum family_kind { KIND_GENERATOR };
 const char *family_kind_name(enum family_kind k);
 
+// Published names that begin with `from` are named here with `to` instead.
+struct name_move {
+    const char *from, *to;
+};
+
 struct family {
     const char *id;                 // "qwen3"
     const char *name;               // "Qwen3"
@@ -19,6 +24,7 @@ struct family {
     // key that changes the output and was not read is refused by the caller.
     void (*spec)(struct config *c, struct decoder_spec *spec);
     const struct decoder_names *const *layouts; // ends with NULL
+    const struct name_move *moves;              // ends with a from of NULL; NULL: none
 };
 
 const struct family *const *families(size_t *n);
@@ -67,10 +73,19 @@ void read_windows(struct config *c, struct decoder_spec *spec, int64_t pattern, 
 extern const struct decoder_names *const gemma_layouts[];
 void read_gemma(struct config *c, struct decoder_spec *spec, double logit_cap);
 
+// A cap of logits or scores: null is none, and an absent key `otherwise`.
+float read_cap(struct config *c, const char *key, double otherwise);
+// Gemma 3: a full_attention rope, and that of the layers with a window, which get theirs.
+void read_gemma_ropes(struct config *c, struct decoder_spec *spec);
+
 // OLMo 2 and 3: all but ropes and windows.
 extern const struct decoder_names *const olmo2_layouts[];
 void read_olmo2(struct config *c, struct decoder_spec *spec);
 
+// A dimension, 1 .. most, that the config has as one value for all layers or as a list of one for
+// each; absent: `otherwise`.
+int64_t read_of_layer(struct config *c, const char *key, int64_t layer, int64_t otherwise,
+                      int64_t most);
 // attention_bias on q, k, v and o; mlp_bias on all three of the MLP.
 void read_biases(struct config *c, struct decoder_spec *spec);
 

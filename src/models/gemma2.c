@@ -23,8 +23,7 @@ static const struct decoder_names names = {
 };
 const struct decoder_names *const gemma_layouts[] = {&names, NULL};
 
-// null means none; a key that is not there, what the reference takes then.
-static float read_cap(struct config *c, const char *key, double otherwise) {
+float read_cap(struct config *c, const char *key, double otherwise) {
     if (config_mentions(c, key) && !config_has(c, key)) return 0;
     double cap = config_number(c, key, otherwise);
     if (cap < 0) config_fail(c, key, "must not be negative");

@@ -18,18 +18,22 @@ static void read_local_rope(struct config *c, struct rope_config *r) {
         config_fail(c, "rope_local_base_freq", "must be in 1 .. 1e18");
 }
 
-static void spec(struct config *c, struct decoder_spec *s) {
-    read_gemma(c, s, 0);
+void read_gemma_ropes(struct config *c, struct decoder_spec *s) {
     struct rope_config global, local;
     rope_config_read(c, "full_attention", 1e6, &global);
     read_local_rope(c, &local);
     int full = add_rope(c, s, &global), slide = add_rope(c, s, &local);
-    read_windows(c, s, PATTERN, WINDOW);
     for (int64_t i = 0; i < s->layers; i++) {
         struct attention_spec *a = &s->layer[i].attention;
-        a->qk_norm = QK_NORM_HEAD;
         a->rope = a->window ? slide : full;
     }
+}
+
+static void spec(struct config *c, struct decoder_spec *s) {
+    read_gemma(c, s, 0);
+    read_windows(c, s, PATTERN, WINDOW);
+    read_gemma_ropes(c, s);
+    for (int64_t i = 0; i < s->layers; i++) s->layer[i].attention.qk_norm = QK_NORM_HEAD;
 }
 
 const struct family family_gemma3_text = {

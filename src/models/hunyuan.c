@@ -29,17 +29,6 @@ static void read_rope(struct config *c, struct decoder_spec *s) {
     add_rope(c, s, &r);
 }
 
-// A key that may hold one value for all layers or a list of one for each.
-static int64_t of_layer(struct config *c, const char *key, int64_t layer, int64_t otherwise,
-                        int64_t most) {
-    if (!config_has(c, key)) return otherwise;
-    int64_t value = config_list_int(c, key, (size_t)layer);
-    if (value < 1 || value > most)
-        config_fail(c, key, "must be in 1 .. %lld for layer %lld", (long long)most,
-                    (long long)layer);
-    return value;
-}
-
 static void read_feed_forward(struct config *c, struct decoder_spec *s) {
     enum { MOST_WIDTH = 1 << 24, MOST_SHARED = 64 };
     int64_t width = config_dim(c, "intermediate_size", 0);
@@ -49,11 +38,12 @@ static void read_feed_forward(struct config *c, struct decoder_spec *s) {
     if (experts <= 1) return;
     struct moe_spec moe = read_experts(c, "num_experts", width);
     for (int64_t i = dense > 0 ? dense : 0; i < s->layers; i++) {
-        moe.width = of_layer(c, "moe_intermediate_size", i, width, MOST_WIDTH);
-        moe.route.top = of_layer(c, "moe_topk", i, 1, experts);
+        moe.width = read_of_layer(c, "moe_intermediate_size", i, width, MOST_WIDTH);
+        moe.route.top = read_of_layer(c, "moe_topk", i, 1, experts);
         moe.route.normalize = moe.route.top > 1;
         moe.shared = (struct mlp_spec){.act = moe.gating.act};
-        if (mixed) moe.shared.width = width * of_layer(c, "num_shared_expert", i, 1, MOST_SHARED);
+        if (mixed)
+            moe.shared.width = width * read_of_layer(c, "num_shared_expert", i, 1, MOST_SHARED);
         s->layer[i].ffn = FFN_MOE;
         s->layer[i].moe = moe;
     }

@@ -10,7 +10,8 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
     family_qwen2_moe, family_olmoe, family_mamba2, family_lfm2, family_recurrent_gemma,
     family_jamba, family_mamba, family_falcon_mamba, family_deepseek_v3, family_deepseek_v2,
     family_glm4_moe, family_glm4_moe_lite, family_solar_open, family_dots1, family_deepseek,
-    family_minimax, family_deepseek_v32, family_qwen3_next, family_kimi_linear, family_glm_moe_dsa;
+    family_minimax, family_deepseek_v32, family_qwen3_next, family_kimi_linear, family_glm_moe_dsa,
+    family_gemma3n;
 
 static const struct family *const registry[] = {
     &family_llama,           //
@@ -23,6 +24,7 @@ static const struct family *const registry[] = {
     &family_gpt2,            //
     &family_gemma2,          //
     &family_gemma3_text,     //
+    &family_gemma3n,         //
     &family_cohere2,         //
     &family_olmo2,           //
     &family_llama4_text,     //

@@ -1,27 +1,36 @@
 #include "nn/attention.h"
 
+// Published checkpoints hold keys and values of layers that use those of others.
+static void ignore_own(const struct attention_names *names, struct binder *b) {
+    const char *const own[] = {names->k, names->v, names->k_norm};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (own[i]) bind_ignore(b, own[i]);
+}
+
 void attention_bind(struct attention *a, const struct attention_spec *spec, struct norm_spec norm,
                     int64_t hidden, const struct attention_names *names, struct binder *b) {
     a->spec = *spec;
     int64_t q_out = spec->heads * spec->width, kv_out = spec->kv_heads * spec->width;
-    bool bias = spec->qkv_bias;
+    bool bias = spec->qkv_bias, own = !spec->borrows && !spec->shared;
     int64_t q_rows = spec->gated ? 2 * q_out : q_out;
-    if (names->qkv && !spec->borrows && (!names->q || bind_has(b, names->qkv))) {
+    if (names->qkv && own && (!names->q || bind_has(b, names->qkv))) {
         bind_packed(b, names->qkv, 3, (const int64_t[]){q_rows, kv_out, kv_out}, hidden, bias,
                     (struct weight *const[]){&a->q, &a->k, &a->v});
-    } else if (names->qkv_heads && !spec->borrows && (!names->q || bind_has(b, names->qkv_heads))) {
+    } else if (names->qkv_heads && own && (!names->q || bind_has(b, names->qkv_heads))) {
         bind_matrix(b, names->qkv_heads, q_out + 2 * kv_out, hidden, bias, &a->qkv);
     } else {
         bind_matrix(b, names->q, q_rows, hidden, bias, &a->q);
-        if (!spec->borrows) bind_matrix(b, names->k, kv_out, hidden, bias, &a->k);
-        if (!spec->borrows) bind_matrix(b, names->v, kv_out, hidden, bias, &a->v);
+        if (own) bind_matrix(b, names->k, kv_out, hidden, bias, &a->k);
+        if (own) bind_matrix(b, names->v, kv_out, hidden, bias, &a->v);
     }
     bind_matrix(b, names->o, hidden, q_out, spec->o_bias, &a->o);
     if (spec->sinks) bind_bare(b, names->sinks, spec->heads, &a->sinks);
+    if (spec->v_norm) norm_bind(&a->v_norm, norm, spec->width, NULL, b);
+    if (spec->shared) ignore_own(names, b);
     if (spec->qk_norm == QK_NORM_NONE) return;
     bool whole = spec->qk_norm == QK_NORM_WHOLE;
     norm_bind(&a->q_norm, norm, whole ? q_out : spec->width, names->q_norm, b);
-    norm_bind(&a->k_norm, norm, whole ? kv_out : spec->width, names->k_norm, b);
+    if (!spec->shared) norm_bind(&a->k_norm, norm, whole ? kv_out : spec->width, names->k_norm, b);
 }
 
 int attention_weights(struct attention *a, struct weight *w[ATTENTION_WEIGHTS]) {
@@ -40,11 +49,13 @@ bool attention_store(struct attention *a, struct store *s, const char *what, str
            (!a->sinks.dims || store_tensor(s, &a->sinks, what, e));
 }
 
-// y: q [n, heads * width], k and v [n, kv_heads * width]
+// y: q [n, heads * width], k and v [n, kv_heads * width], unless they are shared
 static void project(struct context *c, const struct attention *a, struct tensor x,
                     const struct tensor lent[2], struct tensor y[3]) {
     const struct attention_spec *s = &a->spec;
-    if (s->borrows) { // a copy of the keys, since rope turns them in place
+    if (s->shared) {
+        y[0] = linear(c, x, &a->q);
+    } else if (s->borrows) { // a copy of the keys, since rope turns them in place
         y[0] = linear(c, x, &a->q);
         y[1] = copy_to(c, scratch_tensor(c, DT_F32, 2, lent[0].n), lent[0]);
         y[2] = lent[1];
@@ -60,10 +71,17 @@ static void project(struct context *c, const struct attention *a, struct tensor 
     for (int i = 0; i < 2 && s->lends; i++) copy_to(c, lent[i], y[1 + i]);
 }
 
-static void norm_heads(struct context *c, const struct attention *a, struct tensor *q,
-                       struct tensor *k) {
-    *q = norm_forward(c, &a->q_norm, *q);
-    *k = norm_forward(c, &a->k_norm, *k);
+// x [n, heads * width], queries or keys -> [n, heads, width], normed and turned
+static struct tensor place(struct context *c, const struct attention *a, const struct norm *norm,
+                           struct tensor x, int64_t heads, const struct rows *rows,
+                           const struct rope *r) {
+    const struct attention_spec *s = &a->spec;
+    bool by_head = s->qk_norm == QK_NORM_HEAD;
+    if (s->qk_norm == QK_NORM_WHOLE) x = norm_forward(c, norm, x);
+    x = tensor_split_heads(x, heads);
+    if (by_head && !s->norm_late) x = norm_forward(c, norm, x);
+    if (r) x = rope(c, x, rows, r);
+    return by_head && s->norm_late ? norm_forward(c, norm, x) : x;
 }
 
 struct tensor attention_forward(struct context *c, const struct attention *a, struct tensor x,
@@ -77,21 +95,12 @@ struct tensor attention_forward(struct context *c, const struct attention *a, st
         gate = take_bands(c, y[0], 2 * s->width, s->width, s->width);
         y[0] = take_bands(c, y[0], 2 * s->width, 0, s->width);
     }
-    if (s->qk_norm == QK_NORM_WHOLE) {
-        y[0] = norm_forward(c, &a->q_norm, y[0]);
-        y[1] = norm_forward(c, &a->k_norm, y[1]);
+    struct tensor q = place(c, a, &a->q_norm, y[0], s->heads, rows, r);
+    if (!s->shared) {
+        struct tensor k = place(c, a, &a->k_norm, y[1], s->kv_heads, rows, r);
+        struct tensor v = tensor_split_heads(y[2], s->kv_heads);
+        kv_write(c, kv, rows, k, s->v_norm ? norm_forward(c, &a->v_norm, v) : v);
     }
-    struct tensor q = tensor_split_heads(y[0], s->heads);
-    struct tensor k = tensor_split_heads(y[1], s->kv_heads);
-    struct tensor v = tensor_split_heads(y[2], s->kv_heads);
-    bool by_head = s->qk_norm == QK_NORM_HEAD;
-    if (by_head && !s->norm_late) norm_heads(c, a, &q, &k);
-    if (r) {
-        q = rope(c, q, rows, r);
-        k = rope(c, k, rows, r);
-    }
-    if (by_head && s->norm_late) norm_heads(c, a, &q, &k);
-    kv_write(c, kv, rows, k, v);
     struct attention_options opt = {.scale = s->scale,
                                     .window = s->window,
                                     .chunk = s->chunk,

@@ -21,8 +21,13 @@ struct attention_spec {
     float tuning, tuning_floor; // of the scores by position, as in struct attention_options
     float scale;                // of q . k
     // Keys and values as projected, before norm and rope, can serve several layers (Hunyuan):
-    bool lends;     // this one's serve the next layers that borrow
-    bool borrows;   // it has none of its own
+    bool lends;   // this one's serve the next layers that borrow
+    bool borrows; // it has none of its own
+    // The keys and values that it sees are those that layer `owner`, an earlier one alike in width,
+    // heads and window, has written; it has none of its own (Gemma 3n).
+    bool shared;
+    int64_t owner;
+    bool v_norm;    // a norm without a weight over each head's value
     float soft_cap; // of the scores; 0: none
     bool gated; // q has for each head the rows of its query, then those of a gate, whose sigmoid
                 // the head's output is multiplied with
@@ -36,6 +41,7 @@ struct attention {
     struct weight q, k, v, o;
     struct weight qkv;          // in place of q, k and v: qkv_heads
     struct norm q_norm, k_norm; // when spec.qk_norm
+    struct norm v_norm;         // when spec.v_norm
     struct tensor sinks;        // [heads] when spec.sinks
 };
 

@@ -21,6 +21,12 @@ bool bind_has_stack(const struct binder *b, const char *name) {
     return has(b, name, "") || has(b, name, "_blocks");
 }
 
+void bind_ignore(struct binder *b, const char *name) {
+    struct str full = full_name(b, name, ".");
+    weights_ignore(b->weights, str_c(&full));
+    str_free(&full);
+}
+
 void bind_matrix(struct binder *b, const char *name, int64_t out, int64_t in, bool bias,
                  struct weight *w) {
     struct str full = full_name(b, name, "");

@@ -14,6 +14,8 @@ struct binder {
 };
 
 bool bind_has(const struct binder *b, const char *name); // name.weight is there
+// A module that the checkpoint holds and the model does not use.
+void bind_ignore(struct binder *b, const char *name);
 // [out, in] with its bias [out] when asked for. Does nothing after an error.
 void bind_matrix(struct binder *b, const char *name, int64_t out, int64_t in, bool bias,
                  struct weight *w);

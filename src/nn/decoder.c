@@ -18,6 +18,9 @@ struct layer {
     struct delta_net delta_net;
     struct mlp mlp;
     struct moe moe;
+    struct altup_layer altup;
+    struct laurel laurel;
+    struct ple_layer ple;
 };
 
 struct decoder {
@@ -26,6 +29,8 @@ struct decoder {
     struct weight embed, head; // head is embed itself when they are tied
     struct weight positions;
     struct norm norm;
+    struct altup altup;
+    struct ple ple;
     struct layer *layer;
     struct rope rope[ROPES];
     float *frequencies; // host: what the ropes' device copies are made from
@@ -73,6 +78,12 @@ static void bind_layer(struct decoder *d, int64_t i, struct weights *w, struct e
         if (spec->norms & 1 << n)
             norm_bind(&l->norm[n], d->spec.norm, hidden, names->layer_norm[n], &b);
     bind_mixer(d, i, &b);
+    if (spec->laurel)
+        laurel_bind(&l->laurel, spec->laurel, d->spec.norm, hidden, &names->laurel, &b);
+    if (d->spec.altup.streams)
+        altup_layer_bind(&l->altup, &d->spec.altup, d->spec.norm, hidden, &names->altup, &b);
+    if (d->spec.ple.width)
+        ple_layer_bind(&l->ple, &d->spec.ple, d->spec.norm, hidden, &names->ple, &b);
     switch (spec->ffn) {
     case FFN_MLP: mlp_bind(&l->mlp, &spec->mlp, hidden, &names->mlp, &b); break;
     case FFN_MOE: moe_bind(&l->moe, &spec->moe, hidden, &names->moe, &b); break;
@@ -161,6 +172,9 @@ struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_name
     bind_matrix(&b, d->names->embed, spec.vocab, spec.hidden, false, &d->embed);
     if (spec.positions)
         bind_matrix(&b, d->names->positions, spec.positions, spec.hidden, false, &d->positions);
+    if (spec.altup.streams) altup_bind(&d->altup, &spec.altup, spec.hidden, &d->names->altup, &b);
+    if (spec.ple.width)
+        ple_bind(&d->ple, &spec.ple, spec.layers, d->spec.norm, spec.hidden, &d->names->ple, &b);
     for (int64_t i = 0; i < spec.layers && !e->set; i++) bind_layer(d, i, w, e);
     for (int64_t i = 0; i < spec.drafters; i++) ignore_layer(d, spec.layers + i, w);
     norm_bind(&d->norm, d->spec.norm, spec.hidden, d->names->norm, &b);
@@ -202,6 +216,9 @@ static bool store_layer(struct layer *l, const struct layer_spec *spec, struct s
     for (int n = 0; n < LAYER_NORMS; n++)
         if (!norm_store(&l->norm[n], s, what, e)) return false;
     if (!store_mixer(l, spec->mixer, s, what, e)) return false;
+    if (!laurel_store(&l->laurel, s, what, e) || !altup_layer_store(&l->altup, s, what, e) ||
+        !ple_layer_store(&l->ple, s, what, e))
+        return false;
     switch (spec->ffn) {
     case FFN_MLP: return mlp_store(&l->mlp, s, what, e);
     case FFN_MOE: return moe_store(&l->moe, s, what, e);
@@ -217,6 +234,7 @@ bool decoder_store(struct decoder *d, struct store *s, struct error *e) {
     if (tied) d->head = d->embed;
     if (!tied && !store_weight(s, &d->head, "the head", e)) return false;
     if (!norm_store(&d->norm, s, "the final norm", e)) return false;
+    if (!altup_store(&d->altup, s, e) || !ple_store(&d->ple, s, e)) return false;
     for (int i = 0; i < d->spec.ropes; i++) {
         struct rope *r = &d->rope[i];
         if (!store_tensor(s, &r->inv_freq, "rotary frequencies", e)) return false;
@@ -247,7 +265,11 @@ struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
     const struct layer_spec *s = &d->spec.layer[layer];
     struct state_decl decl = {0};
     switch (s->mixer) {
-    case MIXER_ATTENTION: decl.paged[0] = attention_state(&s->attention); break;
+    case MIXER_ATTENTION:
+        decl.shared = s->attention.shared;
+        decl.owner = s->attention.owner;
+        if (!decl.shared) decl.paged[0] = attention_state(&s->attention);
+        break;
     case MIXER_MAMBA: mamba_state(&s->mamba, decl.fixed); break;
     case MIXER_MAMBA2: mamba2_state(&s->mamba2, decl.fixed); break;
     case MIXER_SHORT_CONV:
@@ -294,22 +316,42 @@ static int mixer_weights(struct layer *l, enum mixer mixer, struct weight *w[MIX
     return 0;
 }
 
+enum {
+    LAYER_WEIGHTS =
+        MIXER_WEIGHTS + MLP_WEIGHTS + LAUREL_WEIGHTS + ALTUP_LAYER_WEIGHTS + PLE_LAYER_WEIGHTS
+};
+
+// All but those of experts; returns how many.
+static int layer_weights(const struct decoder *d, int64_t i, struct weight *w[LAYER_WEIGHTS]) {
+    struct layer *l = &d->layer[i];
+    const struct layer_spec *spec = &d->spec.layer[i];
+    int n = mixer_weights(l, spec->mixer, w);
+    if (spec->ffn == FFN_MLP) n += mlp_weights(&l->mlp, w + n);
+    if (spec->laurel) n += laurel_weights(&l->laurel, w + n);
+    if (d->spec.altup.streams) n += altup_layer_weights(&l->altup, w + n);
+    if (d->spec.ple.width) n += ple_layer_weights(&l->ple, w + n);
+    return n;
+}
+
+static void count_weight(const struct weight *w, size_t *bytes, int64_t *elements) {
+    *bytes += weight_bytes(w);
+    *elements += w->out * w->in;
+}
+
 struct decoder_cost decoder_cost(const struct decoder *d, int64_t rows) {
-    struct decoder_cost c = {.head_bytes = weight_bytes(&d->head),
-                             .head_elements = d->head.out * d->head.in};
+    struct decoder_cost c = {0};
+    count_weight(&d->head, &c.head_bytes, &c.head_elements);
+    for (int64_t i = 0; i + 1 < d->spec.altup.streams; i++) {
+        count_weight(&d->altup.split[i], &c.layer_bytes, &c.layer_elements);
+        count_weight(&d->altup.merge[i], &c.head_bytes, &c.head_elements);
+    }
+    if (d->spec.ple.width) count_weight(&d->ple.project, &c.layer_bytes, &c.layer_elements);
     for (int64_t i = 0; i < d->spec.layers; i++) {
-        struct layer *l = &d->layer[i];
-        struct weight *w[MIXER_WEIGHTS + MLP_WEIGHTS];
-        int n = mixer_weights(l, d->spec.layer[i].mixer, w);
-        switch (d->spec.layer[i].ffn) {
-        case FFN_MLP: n += mlp_weights(&l->mlp, w + n); break;
-        case FFN_MOE: moe_cost(&l->moe, rows, &c.layer_bytes, &c.layer_elements); break;
-        case FFN_NONE: break;
-        }
-        for (int k = 0; k < n; k++) {
-            c.layer_bytes += weight_bytes(w[k]);
-            c.layer_elements += w[k]->out * w[k]->in;
-        }
+        struct weight *w[LAYER_WEIGHTS];
+        int n = layer_weights(d, i, w);
+        for (int k = 0; k < n; k++) count_weight(w[k], &c.layer_bytes, &c.layer_elements);
+        if (d->spec.layer[i].ffn == FFN_MOE)
+            moe_cost(&d->layer[i].moe, rows, &c.layer_bytes, &c.layer_elements);
     }
     return c;
 }
@@ -377,6 +419,7 @@ static void layer_forward(struct context *c, const struct decoder *d, int64_t i,
         add_branch(c, spec, x, z);
     } else {
         add_branch(c, spec, x, y);
+        if (spec->laurel) laurel_forward(c, &l->laurel, x, h);
         scratch_release(c, mark);
         if (spec->ffn != FFN_NONE) {
             y = feed(c, spec, l, norm_if(c, spec, l, NORM_FFN, x));
@@ -399,18 +442,54 @@ static void make_room(struct context *c, const struct layer_spec *l, int64_t n,
         lent[0] = scratch_tensor(c, DT_I32, 2, (int64_t[]){n, l->mla.indexer.top});
 }
 
+// What layers pass on.
+struct flow {
+    struct tensor x;       // [n, hidden], the residual stream, or with AltUp ...
+    struct tensor streams; // ... [n, streams * hidden]; dims 0: one stream
+    struct tensor inputs;  // per-layer embeddings, of all layers; dims 0: none
+    struct tensor lent[2];
+};
+
+static struct flow begin(struct context *c, const struct decoder *d, const struct rows *rows) {
+    const struct decoder_spec *s = &d->spec;
+    struct flow f = {.x = embed(c, &d->embed, rows->ids)};
+    if (s->embed_scale != 0) scale(c, f.x, s->embed_scale);
+    if (s->positions) add_to(c, f.x, embed(c, &d->positions, rows->pos));
+    if (s->ple.width) f.inputs = ple_inputs(c, &d->ple, rows->ids, f.x);
+    if (s->altup.streams) f.streams = altup_split(c, &d->altup, f.x);
+    return f;
+}
+
+// Layer i, with what is around it in some models.
+static void step(struct context *c, const struct decoder *d, int64_t i, struct flow *f,
+                 const struct rows *rows, const struct layer_state *state) {
+    const struct layer *l = &d->layer[i];
+    size_t mark = scratch_mark(c);
+    bool many = f->streams.dims > 0;
+    struct tensor x = many ? altup_predict(c, &l->altup, f->streams) : f->x;
+    layer_forward(c, d, i, x, rows, state, f->lent);
+    if (many) altup_correct(c, &l->altup, f->streams, x);
+    if (f->inputs.dims) {
+        if (many) x = altup_active(c, &l->altup, f->streams);
+        struct tensor y = ple_layer_forward(c, &l->ple, x, f->inputs, i);
+        if (many)
+            altup_add(c, &l->altup, f->streams, y);
+        else
+            add_to(c, x, y);
+    }
+    scratch_release(c, mark);
+}
+
 struct tensor decoder_forward(struct context *c, const struct decoder *d, const struct rows *rows,
                               const struct layer_state *state, struct tensor wanted) {
     const struct decoder_spec *s = &d->spec;
-    struct tensor x = embed(c, &d->embed, rows->ids);
-    if (s->embed_scale != 0) scale(c, x, s->embed_scale);
-    if (s->positions) add_to(c, x, embed(c, &d->positions, rows->pos));
-    struct tensor lent[2] = {0};
+    struct flow f = begin(c, d, rows);
     for (int64_t i = 0; i < s->layers; i++) {
-        make_room(c, &s->layer[i], rows->n, lent);
-        layer_forward(c, d, i, x, rows, &state[i], lent);
+        make_room(c, &s->layer[i], rows->n, f.lent);
+        step(c, d, i, &f, rows, &state[i]);
     }
-    x = gather_rows(c, x, wanted);
+    struct tensor x = gather_rows(c, f.streams.dims ? f.streams : f.x, wanted);
+    if (f.streams.dims) x = altup_merge(c, &d->altup, x);
     struct tensor logits = linear(c, norm_forward(c, &d->norm, x), &d->head);
     if (s->logit_scale != 0) scale(c, logits, s->logit_scale);
     return s->logit_cap != 0 ? soft_cap(c, logits, s->logit_cap) : logits;

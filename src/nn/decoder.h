@@ -4,13 +4,16 @@
 #define NN_DECODER_H
 
 #include "checkpoint/rope_config.h"
+#include "nn/altup.h"
 #include "nn/attention.h"
 #include "nn/delta_net.h"
+#include "nn/laurel.h"
 #include "nn/mamba.h"
 #include "nn/mamba2.h"
 #include "nn/mla.h"
 #include "nn/mlp.h"
 #include "nn/moe.h"
+#include "nn/ple.h"
 #include "nn/rglru.h"
 #include "nn/state.h"
 
@@ -52,6 +55,7 @@ struct layer_spec {
         struct mla_spec mla;
         struct delta_net_spec delta_net;
     };
+    int64_t laurel; // rank of a learned residual beside the mixer (laurel.h); 0: none
     enum ffn ffn;
     union {
         struct mlp_spec mlp;
@@ -79,6 +83,8 @@ struct decoder_spec {
     int64_t positions; // rows of a table of learned positions, added to the embedding; 0: none
     float embed_scale, logit_scale; // factors; 0: none
     float logit_cap;                // logits become cap * tanh(logit / cap); 0: none
+    struct altup_spec altup;        // several residual streams (altup.h)
+    struct ple_spec ple;            // embeddings for each layer (ple.h)
     enum head head;
     int64_t drafters; // layers after the last that predict further tokens: they are not read
     int64_t context;  // positions it was trained for
@@ -102,6 +108,9 @@ struct decoder_names {
     struct delta_net_names delta_net;
     struct mlp_names mlp;
     struct moe_names moe;
+    struct altup_names altup;
+    struct laurel_names laurel;
+    struct ple_names ple;
     // Norms of 1 + weight have the 1 in them in files whose convolutions are [channels, taps, 1],
     // as MLX writes them
     bool mlx_adds_one;

@@ -1,12 +1,28 @@
 #include "nn/mlp.h"
 
+#include <math.h>
+
 static bool is_packed(const char *name, const struct mlp_names *names, const struct binder *b) {
     return name && (!names->gate || bind_has(b, name));
+}
+
+// What a share of normally distributed values is below, in standard deviations from their mean.
+static double normal_quantile(double share) {
+    double low = -10, high = 10;
+    for (int i = 0; i < 64; i++) {
+        double middle = (low + high) / 2;
+        if (0.5 * erfc(-middle * sqrt(0.5)) < share)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 void mlp_bind(struct mlp *m, const struct mlp_spec *spec, int64_t hidden,
               const struct mlp_names *names, struct binder *b) {
     m->spec = *spec;
+    if (spec->sparsity > 0) m->cut = (float)normal_quantile((double)spec->sparsity);
     const int64_t rows[] = {spec->width, spec->width};
     if (is_packed(names->gate_up, names, b)) {
         bind_packed(b, names->gate_up, 2, rows, hidden, spec->bias,
@@ -33,5 +49,10 @@ bool mlp_store(struct mlp *m, struct store *s, const char *what, struct error *e
 
 struct tensor mlp_forward(struct context *c, const struct mlp *m, struct tensor x) {
     if (m->spec.plain) return linear(c, activate(c, linear(c, x, &m->up), m->spec.act), &m->down);
+    if (m->spec.sparsity > 0) {
+        struct tensor y[2];
+        linear_many(c, x, 2, (const struct weight *const[]){&m->gate, &m->up}, y);
+        return linear(c, act_mul(c, cut_below(c, y[0], m->cut), y[1], m->spec.act), &m->down);
+    }
     return linear(c, glu(c, x, &m->gate, &m->up, m->spec.act), &m->down);
 }

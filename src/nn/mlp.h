@@ -10,11 +10,15 @@ struct mlp_spec {
     enum activation act;
     bool plain; // no gate
     bool bias;
+    // Of the gate, as if its values were normally distributed, so large a share becomes 0, and of
+    // the others what they are over that remains (Gemma 3n); 0: it stays
+    float sparsity;
 };
 
 struct mlp {
     struct mlp_spec spec;
     struct weight gate, up, down;
+    float cut; // of spec.sparsity, in standard deviations from the mean
 };
 
 struct mlp_names {

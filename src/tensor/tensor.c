@@ -148,6 +148,13 @@ struct tensor tensor_split_heads(struct tensor t, int64_t heads) {
     return out;
 }
 
+struct tensor tensor_join_heads(struct tensor t) {
+    assert(t.dims == 3);
+    struct tensor out = tensor_2d(t.type, t.n[0], t.n[1] * t.n[2], t.data);
+    out.stride[0] = t.stride[0];
+    return out;
+}
+
 struct tensor tensor_slice(struct tensor t, int dim, int64_t from, int64_t count) {
     assert(dim < t.dims && from >= 0 && count >= 0 && from + count <= t.n[dim]);
     t.n[dim] = count;

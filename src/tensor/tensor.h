@@ -68,6 +68,7 @@ int64_t tensor_width(struct tensor t); // the last dimension
 
 // Views. Splitting heads keeps the stride of the rows, so it also takes a band of columns.
 struct tensor tensor_split_heads(struct tensor t, int64_t heads); // [n, heads * w] -> [n, heads, w]
+struct tensor tensor_join_heads(struct tensor t);                 // and back
 struct tensor tensor_slice(struct tensor t, int dim, int64_t from, int64_t count);
 
 void tensor_shape_text(struct tensor t, char out[96]); // "[2, 64] BF16"

@@ -50,6 +50,12 @@ static void cpu_embed(struct context *c, struct tensor y, const struct weight *w
     cpu_rows(c, y.n[0], y.n[1], embed_row, &j);
 }
 
+static void cpu_bound_ids(struct context *c, struct tensor y, struct tensor ids, int64_t limit) {
+    (void)c;
+    const int32_t *id = ids.data;
+    for (int64_t i = 0; i < ids.n[0]; i++) ((int32_t *)y.data)[i] = id[i] < limit ? id[i] : 0;
+}
+
 struct pair_job {
     const struct cpu_kernels *kernels;
     struct tensor y, a, b;
@@ -216,6 +222,70 @@ static void cpu_scale_rows(struct context *c, struct tensor x, struct tensor by)
     cpu_rows(c, x.n[0], x.n[1], scale_row_by, &j);
 }
 
+static void scale_columns_row(void *arg, int64_t row) {
+    struct pair_job *j = arg;
+    float *x = row_of(j->a, row);
+    j->kernels->act_mul(x, x, j->b.data, j->a.n[1], ACT_NONE);
+}
+
+static void cpu_scale_columns(struct context *c, struct tensor x, struct tensor by) {
+    struct pair_job j = {.kernels = c->dev->kernels, .a = x, .b = by};
+    cpu_rows(c, x.n[0], x.n[1], scale_columns_row, &j);
+}
+
+struct match_job {
+    const struct cpu_kernels *kernels;
+    struct tensor x, like;
+    float least;
+};
+
+static void match_row(void *arg, int64_t row) {
+    struct match_job *j = arg;
+    float *x = row_of(j->x, row);
+    int64_t n = j->x.n[1];
+    float is = j->kernels->mean_square(x, n);
+    float wanted = j->kernels->mean_square(row_of(j->like, row), n);
+    j->kernels->scale(x, n, sqrtf(wanted) / sqrtf(is < j->least ? j->least : is));
+}
+
+static void cpu_match_size(struct context *c, struct tensor x, struct tensor like, float least) {
+    struct match_job j = {c->dev->kernels, x, like, least};
+    cpu_rows(c, x.n[0], 3 * x.n[1], match_row, &j);
+}
+
+static void cut_row(void *arg, int64_t row) {
+    struct unary_job *j = arg;
+    j->kernels->cut_below(row_of(j->x, row), j->x.n[1], j->by);
+}
+
+static void cpu_cut_below(struct context *c, struct tensor x, float by) {
+    struct unary_job j = {.kernels = c->dev->kernels, .x = x, .by = by};
+    cpu_rows(c, x.n[0], 3 * x.n[1], cut_row, &j);
+}
+
+struct mix_job {
+    const struct cpu_kernels *kernels;
+    struct tensor y, x, w;
+    int64_t in;
+};
+
+static void mix_row(void *arg, int64_t row) {
+    struct mix_job *j = arg;
+    int64_t width = j->x.n[1] / j->in;
+    const float *w = row_of(j->w, row), *x = row_of(j->x, row);
+    float *y = row_of(j->y, row);
+    memset(y, 0, (size_t)j->y.n[1] * sizeof *y);
+    for (int64_t at = 0; at < j->y.n[1]; at += width)
+        for (int64_t k = 0; k < j->in; k++)
+            j->kernels->add_scaled(y + at, x + k * width, width, *w++);
+}
+
+static void cpu_mix_streams(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                            int64_t in) {
+    struct mix_job j = {c->dev->kernels, y, x, w, in};
+    cpu_rows(c, y.n[0], y.n[1] * in, mix_row, &j);
+}
+
 struct clamp_job {
     const struct cpu_kernels *kernels;
     struct tensor x;
@@ -355,6 +425,7 @@ static void cpu_close(struct device *d) {
 
 static const struct ops cpu_ops = {
     .embed = cpu_embed,
+    .bound_ids = cpu_bound_ids,
     .linear = cpu_linear,
     .glu = cpu_glu,
     .act_mul = cpu_act_mul,
@@ -373,6 +444,10 @@ static const struct ops cpu_ops = {
     .select_keys = cpu_select_keys,
     .join = cpu_join,
     .head_linear = cpu_head_linear,
+    .scale_columns = cpu_scale_columns,
+    .match_size = cpu_match_size,
+    .cut_below = cpu_cut_below,
+    .mix_streams = cpu_mix_streams,
     .scale_rows = cpu_scale_rows,
     .clamp = cpu_clamp,
     .route = cpu_route,

@@ -141,6 +141,9 @@ struct cpu_kernels {
     void (*scale)(float *x, int64_t n, float by);
     void (*soft_cap)(float *x, int64_t n, float cap);
     void (*add_scaled)(float *x, const float *y, int64_t n, float by); // x += by * y
+    float (*mean_square)(const float *x, int64_t n);
+    // x = max(x - (mean + by * deviation), 0)
+    void (*cut_below)(float *x, int64_t n, float by);
     // x = min(max(x, least), most) + plus
     void (*clamp)(float *x, int64_t n, float least, float most, float plus);
     // cos and sin of at * freq[i], times scale

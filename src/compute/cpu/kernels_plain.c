@@ -76,21 +76,33 @@ static void matmul_tile(const struct matmul *m, const struct tile *t, float *wor
     }
 }
 
+static float mean_square(const float *x, int64_t n) { return dot(x, x, n) / (float)n; }
+
 static void rms_norm_row(float *y, const float *x, const float *w, int64_t n, float eps) {
-    float scale = 1.0f / sqrtf(dot(x, x, n) / (float)n + eps);
+    float scale = 1.0f / sqrtf(mean_square(x, n) + eps);
     for (int64_t i = 0; i < n; i++) y[i] = w ? x[i] * scale * w[i] : x[i] * scale;
 }
 
-// The variance from the differences to the mean: the mean of squares less the square of the mean
-// would cancel.
-static void layer_norm_row(float *y, const float *x, const float *w, const float *b, int64_t n,
-                           float eps) {
+// y = x - mean. A variance is that of the differences to the mean: the mean of squares less the
+// square of the mean would cancel.
+static void centre_row(float *y, const float *x, int64_t n) {
     float sum[8] = {0};
     for (int64_t i = 0; i < n; i++) sum[i & 7] += x[i];
     for (int k = 1; k < 8; k++) sum[0] += sum[k];
     float mean = sum[0] / (float)n;
     for (int64_t i = 0; i < n; i++) y[i] = x[i] - mean;
-    float scale = 1.0f / sqrtf(dot(y, y, n) / (float)n + eps);
+}
+
+static void cut_below_row(float *x, int64_t n, float by) {
+    centre_row(x, x, n);
+    float least = by * sqrtf(mean_square(x, n));
+    for (int64_t i = 0; i < n; i++) x[i] = x[i] < least ? 0 : x[i] - least;
+}
+
+static void layer_norm_row(float *y, const float *x, const float *w, const float *b, int64_t n,
+                           float eps) {
+    centre_row(y, x, n);
+    float scale = 1.0f / sqrtf(mean_square(y, n) + eps);
     for (int64_t i = 0; i < n; i++) y[i] = y[i] * scale * (w ? w[i] : 1) + (b ? b[i] : 0);
 }
 
@@ -317,6 +329,8 @@ const struct cpu_kernels kernels_plain = {
     .scale = scale_row,
     .soft_cap = soft_cap_row,
     .add_scaled = add_scaled_row,
+    .mean_square = mean_square,
+    .cut_below = cut_below_row,
     .clamp = clamp_row,
     .angles = rope_angles,
     .rotate = rotate_row,

@@ -4,7 +4,7 @@
 
 #include "compute/cpu/vec.h"
 
-static void rms_norm_row(float *y, const float *x, const float *w, int64_t n, float eps) {
+static float mean_square(const float *x, int64_t n) {
     vf sum = vf_zero(), more = vf_zero();
     int64_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
@@ -16,17 +16,22 @@ static void rms_norm_row(float *y, const float *x, const float *w, int64_t n, fl
         vf a = n - i < LANES ? vf_load_n(x + i, n - i) : vf_load(x + i);
         sum = vf_fma(a, a, sum);
     }
-    float scale = 1.0f / sqrtf(vf_sum(vf_add(sum, more)) / (float)n + eps);
+    return vf_sum(vf_add(sum, more)) / (float)n;
+}
+
+static void rms_norm_row(float *y, const float *x, const float *w, int64_t n, float eps) {
+    float scale = 1.0f / sqrtf(mean_square(x, n) + eps);
     vf s = vf_set(scale);
-    for (i = 0; i + LANES <= n; i += LANES) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
         vf a = vf_mul(vf_load(x + i), s);
         vf_store(y + i, w ? vf_mul(a, vf_load(w + i)) : a);
     }
     for (; i < n; i++) y[i] = w ? x[i] * scale * w[i] : x[i] * scale;
 }
 
-static void layer_norm_row(float *y, const float *x, const float *w, const float *b, int64_t n,
-                           float eps) {
+// y = x - mean; returns the mean of squares of y, the variance of x.
+static float centre_row(float *y, const float *x, int64_t n) {
     vf sum = vf_zero(), squares = vf_zero();
     int64_t i = 0;
     for (; i < n; i += LANES)
@@ -42,8 +47,22 @@ static void layer_norm_row(float *y, const float *x, const float *w, const float
         y[i] = x[i] - mean;
         rest += y[i] * y[i];
     }
-    float scale = 1.0f / sqrtf((vf_sum(squares) + rest) / (float)n + eps);
-    for (i = 0; i + LANES <= n; i += LANES) {
+    return (vf_sum(squares) + rest) / (float)n;
+}
+
+static void cut_below_row(float *x, int64_t n, float by) {
+    float least = by * sqrtf(centre_row(x, x, n));
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vf_store(x + i, vf_max(vf_zero(), vf_sub(vf_load(x + i), vf_set(least))));
+    for (; i < n; i++) x[i] = x[i] < least ? 0 : x[i] - least;
+}
+
+static void layer_norm_row(float *y, const float *x, const float *w, const float *b, int64_t n,
+                           float eps) {
+    float scale = 1.0f / sqrtf(centre_row(y, x, n) + eps);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
         vf a = vf_mul(vf_load(y + i), vf_set(scale));
         if (w) a = vf_mul(a, vf_load(w + i));
         vf_store(y + i, b ? vf_add(a, vf_load(b + i)) : a);

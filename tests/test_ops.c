@@ -481,6 +481,105 @@ static void test_elementwise(void **state) {
     each_machine(PRECISION_NATIVE, check_join);
 }
 
+// The rows of x as a band of columns among others: ops take such views.
+static struct tensor put_band(struct machine *m, const float *x, int64_t rows, int64_t width) {
+    float *wide = noise_array(rows * (width + 5));
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(wide + i * (width + 5) + 3, x + i * width, (size_t)width * sizeof *x);
+    struct tensor t = put_f32(m, wide, 2, (int64_t[]){rows, width + 5});
+    free(wide);
+    return tensor_slice(t, 1, 3, width);
+}
+
+static struct tensor dense(struct machine *m, struct tensor t) {
+    return copy_to(&m->c, scratch_tensor(&m->c, DT_F32, 2, t.n), t);
+}
+
+// Sums of a row in f32, in several parts: 1e-6 of what is summed.
+static void check_row_statistics(struct machine *m, int64_t width) {
+    enum { ROWS = 4 };
+    static const float by = 0.7f, least = 0.01f;
+    float *x = noise_array(ROWS * width), *like = noise_array(ROWS * width);
+    for (int64_t i = 0; i < width; i++) x[i] *= 0.05f; // its mean of squares is below the least
+    for (int64_t i = width; i < 2 * width; i++) x[i] += 30;
+    struct tensor cut = put_band(m, x, ROWS, width), sized = put_band(m, x, ROWS, width);
+    float *y = get(m, dense(m, cut_below(&m->c, cut, by)));
+    float *z = get(m, dense(m, match_size(&m->c, sized, put_band(m, like, ROWS, width), least)));
+    for (int64_t row = 0; row < ROWS; row++) {
+        double mean = 0, spread = 0, own = 0, wanted = 0, top = 0;
+        for (int64_t i = row * width; i < (row + 1) * width; i++) {
+            mean += x[i] / (double)width;
+            own += (double)x[i] * x[i] / (double)width;
+            wanted += (double)like[i] * like[i] / (double)width;
+            top = fmax(top, fabs((double)x[i]));
+        }
+        for (int64_t i = row * width; i < (row + 1) * width; i++)
+            spread += (x[i] - mean) * (x[i] - mean) / (double)width;
+        double factor = sqrt(wanted) / sqrt(fmax(own, (double)least));
+        for (int64_t i = row * width; i < (row + 1) * width; i++) {
+            expect_near("cut_below", i, y[i], fmax(x[i] - mean - by * sqrt(spread), 0), 1e-6 * top);
+            expect_near("match_size", i, z[i], x[i] * factor, 1e-6 * fabs(x[i] * factor));
+        }
+    }
+    free(x), free(like), free(y), free(z);
+}
+
+static void check_streams(struct machine *m, int64_t in, int64_t out, int64_t width) {
+    enum { ROWS = 5 };
+    float *x = noise_array(ROWS * in * width), *w = noise_array(ROWS * out * in);
+    float *y = get(m, mix_streams(&m->c, put_band(m, x, ROWS, in * width),
+                                  put_band(m, w, ROWS, out * in), in));
+    for (int64_t i = 0; i < ROWS * out * width; i++) {
+        int64_t row = i / (out * width), to = i / width % out;
+        double want = 0, size = 0;
+        for (int64_t k = 0; k < in; k++) {
+            double part =
+                (double)w[(row * out + to) * in + k] * x[(row * in + k) * width + i % width];
+            want += part, size += fabs(part);
+        }
+        expect_near("mix_streams", i, y[i], want, 3e-7 * size);
+    }
+    free(x), free(w), free(y);
+}
+
+static void check_columns(struct machine *m) {
+    enum { ROWS = 3, WIDTH = 37 };
+    float *x = noise_array(ROWS * WIDTH), *by = noise_array(WIDTH);
+    struct tensor factors = put_f32(m, by, 1, (int64_t[]){WIDTH});
+    float *y = get(m, dense(m, scale_columns(&m->c, put_band(m, x, ROWS, WIDTH), factors)));
+    for (int i = 0; i < ROWS * WIDTH; i++) assert_true(y[i] == x[i] * by[i % WIDTH]);
+    free(x), free(by), free(y);
+}
+
+static void check_bound_ids(struct machine *m) {
+    static const float table[] = {10, 11, 12, 13};
+    static const int32_t ids[] = {3, 4, 0, 2147483647, 2, 5};
+    static const float want[] = {13, 10, 10, 10, 12, 10};
+    struct weight w = {.layout = WEIGHT_DENSE, .out = 4, .in = 1};
+    w.data = put_f32(m, table, 2, (int64_t[]){4, 1});
+    float *y = get(m, embed(&m->c, &w, bound_ids(&m->c, put_i32(m, ids, 6), 4)));
+    assert_memory_equal(y, want, sizeof want);
+    free(y);
+}
+
+static void check_residual_streams(struct machine *m) {
+    static const int64_t widths[] = {1, 7, 16, 33, 200, 1003};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        check_row_statistics(m, widths[i]);
+        check_streams(m, 3, 3, widths[i]);
+        check_streams(m, 1, 4, widths[i]);
+        check_streams(m, 4, 1, widths[i]);
+        machine_clear(m);
+    }
+    check_columns(m);
+    check_bound_ids(m);
+}
+
+static void test_residual_streams(void **state) {
+    (void)state;
+    each_machine(PRECISION_NATIVE, check_residual_streams);
+}
+
 enum { ROPE_ROWS = 6, LONGEST = 4000 };
 
 // long_too: rows of sequences longer than LONGEST turn half as fast.
@@ -629,6 +728,7 @@ int main(void) {
         cmocka_unit_test(test_embed),
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_residual_streams),
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_dry_run),
         cmocka_unit_test(test_first_error_sticks),

@@ -163,11 +163,41 @@ static void test_dual_chunks(void **state) {
     json_object_put(all);
 }
 
+// The keys of a text model inside a larger one are checked as any.
+static void test_streams(void **state) {
+    (void)state;
+    static const char *const bad[][3] = {
+        {"altup_num_inputs", "9", "must be in 1 .. 8"},
+        {"altup_active_idx", "4", "below altup_num_inputs (4)"},
+        {"activation_sparsity_pattern", "[0.95]", "must be a finite number"},
+        {"activation_sparsity_pattern", "1.0", "below 1 for layer 0"},
+        {"num_kv_shared_layers", "35", "below num_hidden_layers"},
+        {"num_kv_shared_layers", "31", "no layer of the type of layer 34"},
+        {"intermediate_size", "[0]", "must be in 1 .. 16777216 for layer 0"},
+        {"laurel_rank", "0", "laurel_rank"},
+        {"attention_chunk_size", "8", "attention_chunk_size"}, // it has none
+    };
+    struct json_object *all = published();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct error e = {0};
+        struct json_object *copy = NULL, *value = json_read(sv(bad[i][1]), "value", &e);
+        struct json_object *whole = json_at(all, "Gemma3nConfig as transformers 5 writes it");
+        assert_int_equal(json_object_deep_copy(whole, &copy, NULL), 0);
+        json_object_object_add(json_at(copy, "text_config"), bad[i][0], value);
+        if (accepts(copy, &e)) fail_msg("accepts %s: %s", bad[i][0], bad[i][1]);
+        if (!strstr(e.text, "config.json: key \"text_config.") || !strstr(e.text, bad[i][2]))
+            fail_msg("%s: %s gives: %s", bad[i][0], bad[i][1], e.text);
+        json_object_put(copy);
+    }
+    json_object_put(all);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published),  cmocka_unit_test(test_mistral_window),
         cmocka_unit_test(test_refused),    cmocka_unit_test(test_recurrent),
         cmocka_unit_test(test_yarn_theta), cmocka_unit_test(test_dual_chunks),
+        cmocka_unit_test(test_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

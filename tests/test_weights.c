@@ -288,6 +288,13 @@ static void test_rename(void **state) {
     assert_int_equal(weights_find(w, sv("a"))->t.n[0], 5);
     assert_int_equal(weights_find(w, sv("c"))->t.n[0], 4);
     assert_string_equal(weights_name(w, 0), "c");
+    assert_true(weights_move(w, "a", "", &e)); // "a" alone begins so
+    assert_false(weights_has(w, sv("a")));
+    assert_int_equal(weights_find(w, sv(""))->t.n[0], 5);
+    assert_true(weights_move(w, "c", "x.c", &e));
+    assert_int_equal(weights_find(w, sv("x.c"))->t.n[0], 4);
+    assert_true(weights_move(w, "none.", "", &e));
+    assert_false(weights_move(w, "x.c", "", &taken));
     weights_close(w);
     free(at);
 }

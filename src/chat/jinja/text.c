@@ -49,7 +49,7 @@ struct sv strip(struct sv s, bool left, bool right) {
 ptrdiff_t find_text(struct vm *vm, struct sv in, struct sv what, size_t from) {
     ptrdiff_t hit = sv_find(in, what, from);
     size_t end = hit < 0 ? in.n : (size_t)hit;
-    spend(vm, (end > from ? end - from : 0) / 16 + 1);
+    spend(vm, (end > from ? end - from : 0) / 8 + 1);
     return hit;
 }
 

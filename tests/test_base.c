@@ -186,6 +186,16 @@ static void test_cut_while_mapped(void **state) {
 }
 
 // A tree costs a hundred times its text: a text of brackets is refused before it grows.
+// What a string holds may be parsed later, however its marks are written.
+static void test_json_cost(void **state) {
+    (void)state;
+    size_t plain = json_cost(sv("\"xxxxxx\"")), open = json_cost(sv("\"{\""));
+    assert_true(open > plain);
+    assert_true(json_cost(sv("\"\\u007b\"")) > open);
+    assert_int_equal(json_cost(sv("\"\\u017b\"")), plain);
+    assert_int_equal(json_cost(sv("\"\\u007")), json_cost(sv("\"\\u00z")));
+}
+
 static void test_json_values(void **state) {
     (void)state;
     struct error e = {0};
@@ -256,11 +266,17 @@ static void test_float_formats(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error_sticks),  cmocka_unit_test(test_utf8),
-        cmocka_unit_test(test_map),           cmocka_unit_test(test_json),
-        cmocka_unit_test(test_file),          cmocka_unit_test(test_write_in_place),
-        cmocka_unit_test(test_json_values),   cmocka_unit_test(test_cut_while_mapped),
-        cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_error_sticks),
+        cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_map),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_write_in_place),
+        cmocka_unit_test(test_json_cost),
+        cmocka_unit_test(test_json_values),
+        cmocka_unit_test(test_cut_while_mapped),
+        cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_pool),
         cmocka_unit_test(test_float_formats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

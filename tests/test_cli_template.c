@@ -115,7 +115,7 @@ static void test_raw(void **state) {
         "{\"text\":\"9007199254740994\"}\n{\"text\":\"a\"}\n{\"error\":\"1\"}\n"
         "{\"error\":\"template must be a template's source, not null\"}\n"
         "{\"error\":\"context must be an object, not an array\"}\n"
-        "{\"error\":\"line 6: JSON ends too early (is the file truncated?)\"}\n");
+        "{\"error\":\"line 6: JSON ends too early (is it truncated?)\"}\n");
     check_command(
         "echo '{\"template\":\"{{ strftime_now(\\\"%Y\\\") }}\"}' | SOURCE_DATE_EPOCH=0 " COMMAND
         "--raw --jsonl",
@@ -127,7 +127,7 @@ static void test_refusals(void **state) {
     check_command(IN("'[{}]' ") TEXT ALSO_ERRORS, 1,
                   "mlxcel: error: standard input: messages[0].role is missing\n");
     check_command(IN("'[' ") TEXT ALSO_ERRORS, 1,
-                  "mlxcel: error: standard input: JSON ends too early (is the file truncated?)\n");
+                  "mlxcel: error: standard input: JSON ends too early (is it truncated?)\n");
     check_command(IN("") TEXT ALSO_ERRORS, 1, "mlxcel: error: standard input: no messages\n");
     check_command(
         IN(HI) "-m " FIXTURES "/tokenizer/spm_bpe " ALSO_ERRORS, 1,

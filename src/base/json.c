@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include <stdlib.h>
+
 #include "base/file.h"
 
 // The values in a text, or more where its strings hold commas and brackets: what its tree may cost
@@ -14,10 +16,19 @@ static size_t most_values(struct sv text) {
 // What json-c allocates for a value, with its place in a list; for a member's key and its place;
 // for the tables of a list and of an object. Marks inside strings count too, since json-c knows
 // more kinds of quotes and comments than JSON does.
+// The same marks written as \u007b count as well: a string may hold JSON that is parsed later.
+static unsigned char escaped(struct sv text, size_t at) {
+    struct sv s = sv_cut(text, at, at + 6);
+    if (s.n < 6 || !sv_starts(s, sv("\\u00"))) return 0;
+    const char digits[] = {s.p[4], s.p[5], 0};
+    return (unsigned char)strtoul(digits, NULL, 16);
+}
+
 size_t json_cost(struct sv text) {
     enum { VALUE = 104, MEMBER = 192, LIST = 160, OBJECT = 768 };
     size_t marks[256] = {0};
-    for (size_t i = 0; i < text.n; i++) marks[(unsigned char)text.p[i]]++;
+    for (size_t i = 0; i < text.n; i++)
+        marks[text.p[i] == '\\' ? escaped(text, i) : (unsigned char)text.p[i]]++;
     return text.n + VALUE * (marks[','] + 1) + MEMBER * marks[':'] + LIST * marks['['] +
            OBJECT * marks['{'];
 }
@@ -44,7 +55,7 @@ struct json_object *json_read(struct sv text, const char *what, struct error *e)
     json_tokener_free(t);
     struct sv rest = why == json_tokener_success ? sv_trim(sv_cut(text, end, text.n)) : sv("");
     if (why == json_tokener_continue)
-        fail(e, "%s: JSON ends too early (is the file truncated?)", what);
+        fail(e, "%s: JSON ends too early (is it truncated?)", what);
     else if (why != json_tokener_success)
         fail(e, "%s: not valid JSON at byte %zu: %s", what, end, json_tokener_error_desc(why));
     else if (rest.n)

@@ -28,7 +28,8 @@ double json_number_at(struct json_object *o, const char *key, double otherwise);
 // NULL or no object, which has none.
 void json_add_members(struct json_object *to, struct json_object *from);
 
-// The bytes of memory that parsing a text takes, at most: up to 300 times those of the text.
+// The bytes of memory that parsing a text takes, at most: up to 300 times those of the text. JSON
+// in its strings counts too, for who parses that.
 size_t json_cost(struct sv text);
 
 // What a value is, for errors: "a string", "an object", "null", ...

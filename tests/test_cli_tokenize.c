@@ -19,18 +19,23 @@ static void test_batches(void **state) {
     (void)state;
     check_command(
         "printf '%s\\n' '{\"text\":\"a\"}' '' '{\"text\":\"a\",\"add_special\":false}' '[]' "
-        "'{\"text\":1}' | " MLXCEL " tokenize -m " DIR "spm_bpe --jsonl",
+        "'{\"text\":1}' '{\"text\":\"a\",\"add_special\":\"no\"}' | " MLXCEL " tokenize -m " DIR
+        "spm_bpe --jsonl",
         0,
         "{\"ids\":[1,261]}\n{\"ids\":[261]}\n{\"error\":\"line 4: not a JSON object\"}\n"
-        "{\"error\":\"line 5: key \\\"text\\\" is not a string\"}\n");
-    check_command("printf '%s\\n' '{\"ids\":[1,261]}' '{\"ids\":[1,261],\"skip_special\":true}' "
-                  "'{\"ids\":[-1]}' '{\"ids\":[99999999999]}' | " MLXCEL " detokenize -m " DIR
-                  "spm_bpe --jsonl",
-                  0,
-                  "{\"text\":\"<s> a\",\"pieces\":[\"<s>\",\" a\",\"\"]}\n"
-                  "{\"text\":\"a\",\"pieces\":[\"\",\"a\",\"\"]}\n"
-                  "{\"error\":\"line 3: ids[0] is -1, not a token id\"}\n"
-                  "{\"text\":\"\",\"pieces\":[\"\",\"\"]}\n");
+        "{\"error\":\"line 5: key \\\"text\\\" is not a string\"}\n"
+        "{\"error\":\"line 6: key \\\"add_special\\\" must be true or false, not a string\"}\n");
+    check_command(
+        "printf '%s\\n' '{\"ids\":[1,261]}' '{\"ids\":[1,261],\"skip_special\":true}' "
+        "'{\"ids\":[-1]}' '{\"ids\":[99999999999]}' '{\"ids\":[1],\"skip_special\":1}' | " MLXCEL
+        " detokenize -m " DIR "spm_bpe --jsonl",
+        0,
+        "{\"text\":\"<s> a\",\"pieces\":[\"<s>\",\" a\",\"\"]}\n"
+        "{\"text\":\"a\",\"pieces\":[\"\",\"a\",\"\"]}\n"
+        "{\"error\":\"line 3: ids[0] is -1, not a token id\"}\n"
+        "{\"text\":\"\",\"pieces\":[\"\",\"\"]}\n"
+        "{\"error\":\"line 5: key \\\"skip_special\\\" must be true or false, not a "
+        "number\"}\n");
 }
 
 static void test_usage(void **state) {

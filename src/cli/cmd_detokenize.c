@@ -52,8 +52,9 @@ static bool batch(const struct tokenizer *t, bool skip, struct error *e) {
     while (ok && jsonl_next(&r)) {
         ids.n = 0;
         str_clear(&body);
-        if (!r.error.set && read_list(&r, &ids))
-            add_answer(t, &ids, json_bool_at(r.object, "skip_special", skip), &body);
+        bool leave = skip;
+        jsonl_flag(&r, "skip_special", &leave);
+        if (!r.error.set && read_list(&r, &ids)) add_answer(t, &ids, leave, &body);
         ok = jsonl_answer(&r, str_sv(&body), e);
     }
     ids_free(&ids);
@@ -122,7 +123,8 @@ static const struct arg args[] = {
     {"--no-special", ARG_FLAG, NULL, NULL, NULL, 0, 0, "leave special tokens out of the text"},
     {"--jsonl", ARG_FLAG, NULL, NULL, NULL, 0, 0,
      "read {\"ids\", \"skip_special\": false} a line from standard input, write {\"text\", "
-     "\"pieces\"} a line: pieces as a stream emits them, one for each id and a last one"},
+     "\"pieces\"} or {\"error\"} a line: pieces as a stream emits them, one for each id and a last "
+     "one"},
 };
 static const struct arg_group options = {"Detokenize", args, sizeof args / sizeof *args};
 static const struct arg_group *const groups[] = {&model_options, &options, &common_options,

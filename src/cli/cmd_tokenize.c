@@ -34,7 +34,8 @@ static bool batch(const struct tokenizer *t, bool special, struct error *e) {
         struct json_object *text = json_at(r.object, "text");
         if (!r.error.set && !json_object_is_type(text, json_type_string))
             fail(&r.error, "line %zu: key \"text\" is not a string", r.line);
-        bool add = json_bool_at(r.object, "add_special", special);
+        bool add = special;
+        jsonl_flag(&r, "add_special", &add);
         ids.n = 0;
         str_clear(&body);
         if (!r.error.set && tok_encode(t, json_text(text), add, &ids, &r.error)) {
@@ -86,7 +87,8 @@ static const struct arg args[] = {
     {"--no-special", ARG_FLAG, NULL, NULL, NULL, 0, 0,
      "don't add the special tokens that the model wants around a text"},
     {"--jsonl", ARG_FLAG, NULL, NULL, NULL, 0, 0,
-     "read {\"text\", \"add_special\": true} a line from standard input, write {\"ids\"} a line"},
+     "read {\"text\", \"add_special\": true} a line from standard input, write {\"ids\"} or "
+     "{\"error\"} a line"},
 };
 static const struct arg_group options = {"Tokenize", args, sizeof args / sizeof *args};
 static const struct arg_group *const groups[] = {&model_options, &options, &common_options,

@@ -29,6 +29,15 @@ void jsonl_close(struct jsonl *r) {
     *r = (struct jsonl){0};
 }
 
+void jsonl_flag(struct jsonl *r, const char *key, bool *out) {
+    struct json_object *v = json_at(r->object, key);
+    if (!v || r->error.set) return;
+    if (!json_object_is_type(v, json_type_boolean))
+        fail(&r->error, "line %zu: key \"%s\" must be true or false, not %s", r->line, key,
+             json_kind(v));
+    *out = json_object_get_boolean(v);
+}
+
 bool jsonl_answer(const struct jsonl *r, struct sv body, struct error *e) {
     struct str s = {0};
     str_addc(&s, '{');

@@ -18,6 +18,10 @@ struct jsonl {
 bool jsonl_next(struct jsonl *r);
 void jsonl_close(struct jsonl *r);
 
+// A switch of the line's object, and *out as it is where there is none. One that is no boolean sets
+// `error`.
+void jsonl_flag(struct jsonl *r, const char *key, bool *out);
+
 // Writes one answer: {body}, or {"error": ...} where the line's error is set.
 bool jsonl_answer(const struct jsonl *r, struct sv body, struct error *e);
 

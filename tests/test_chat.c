@@ -195,6 +195,64 @@ static void test_checkpoint(void **state) {
     folder_drop(&d);
 }
 
+// A conversation as OpenAI's clients send it back, through a published template: the prompt must
+// tell of the call. Some can't take it as transformers gives it to them, with arguments as an
+// object and without the content.
+static void test_fit_calls(void **state) {
+    (void)state;
+    static const char *const names[] = {"Qwen-Qwen3-0.6B",
+                                        "tokenizer-deepseek_v3",
+                                        "meta-llama-Llama-3.1-8B-Instruct",
+                                        "Qwen-Qwen2.5-7B-Instruct",
+                                        "Qwen3-Coder",
+                                        "deepseek-ai-DeepSeek-V3.1",
+                                        "tool_chat_template_hermes",
+                                        "openai-gpt-oss-120b",
+                                        "GLM-4.6",
+                                        "Kimi-K3",
+                                        "MiniMax-M2",
+                                        "ibm-granite-granite-4.0",
+                                        "Qwen-QwQ-32B",
+                                        "ByteDance-Seed-OSS",
+                                        "tool_chat_template_mistral",
+                                        "Qwen3.5-4B",
+                                        "tool_chat_template_gemma4"};
+    static const char talk[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\","
+        "\"content\":null,\"tool_calls\":[{\"id\":\"call56789\",\"type\":\"function\",\"function\":"
+        "{\"name\":\"weather\",\"arguments\":\"{\\\"city\\\":\\\"Oslo\\\"}\"}}]},{\"role\":\"tool\","
+        "\"tool_call_id\":\"call56789\",\"content\":\"rain\"}],\"tools\":[{\"type\":\"function\","
+        "\"function\":{\"name\":\"weather\",\"description\":\"it\",\"parameters\":{\"type\":"
+        "\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"description\":\"where\"}}}}}]}";
+    struct error e = {0};
+    struct json_object *o = json_read(sv(talk), "talk", &e), *messages = json_at(o, "messages");
+    struct str before = {0};
+    str_puts(&before, json_object_to_json_string(messages));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct folder d = folder_new();
+        struct str path = {0}, source = {0};
+        struct chat_prompt out = {0};
+        struct chat_options opt = {
+            .add_generation_prompt = true, .fit_calls = true, .tools = json_at(o, "tools")};
+        str_printf(&path, "%s/chat/templates/%s.jinja", FIXTURES, names[i]);
+        assert_true(file_read(path.p, 1 << 20, &source, &e));
+        folder_put(&d, "chat_template.jinja", str_c(&source));
+        folder_put(&d, "tokenizer_config.json", "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}");
+        struct chat *c = chat_open(d.path, sv(""), &e);
+        if (!chat_render(c, messages, &opt, &out, &e) || !strstr(str_c(&out.text), "Oslo") ||
+            strstr(str_c(&out.text), "None") || strstr(str_c(&out.text), "{'"))
+            fail_msg("%s: %s%s", names[i], e.text, str_c(&out.text));
+        chat_close(c);
+        chat_prompt_free(&out);
+        str_free(&path);
+        str_free(&source);
+        folder_drop(&d);
+    }
+    assert_string_equal(json_object_to_json_string(messages), before.p);
+    str_free(&before);
+    json_object_put(o);
+}
+
 static void test_requests(void **state) {
     (void)state;
     static const struct {
@@ -406,10 +464,10 @@ static void test_continue_parts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published),      cmocka_unit_test(test_checkpoint),
-        cmocka_unit_test(test_requests),       cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_continue_parts), cmocka_unit_test(test_kwargs),
-        cmocka_unit_test(test_used_to_think),
+        cmocka_unit_test(test_published), cmocka_unit_test(test_checkpoint),
+        cmocka_unit_test(test_requests),  cmocka_unit_test(test_fit_calls),
+        cmocka_unit_test(test_faults),    cmocka_unit_test(test_continue_parts),
+        cmocka_unit_test(test_kwargs),    cmocka_unit_test(test_used_to_think),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,6 +155,7 @@ struct chat *chat_open(const char *dir, struct sv model_type, struct error *e) {
               load_json(c, dir, "tokenizer_config.json", e) &&
               load_json(c, dir, "chat_template.json", e);
     if (ok && !c->n) add_built_in(c, dir, model_type);
+    for (size_t i = 0; i < c->n && ok; i++) c->at[i].calls = call_form_of(&c->at[i], c->tokens);
     if (ok) return c;
     chat_close(c);
     return NULL;

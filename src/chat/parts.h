@@ -7,12 +7,20 @@
 #include "chat/coded.h"
 #include "chat/jinja.h"
 
+// How a template takes a message that calls tools: the content where there is none, and whether
+// arguments are text or an object.
+struct call_form {
+    enum { CONTENT_MISSING, CONTENT_NULL, CONTENT_EMPTY } content;
+    bool text;
+};
+
 struct chat_template {
     char *name;
     struct str source;
     const struct coded *coded; // NULL: a template
     struct jinja *compiled;    // NULL: coded, or see error
     struct error error;
+    struct call_form calls;
 };
 
 struct chat {
@@ -25,5 +33,11 @@ struct chat {
 // The template for a request: "tool_use" where there are tools and one of that name; NULL: none.
 const struct chat_template *chat_pick(const struct chat *c, bool tools);
 bool chat_usable(const struct chat_template *t, struct error *e);
+
+// The first form in which the template tells of a call; where there is none, no content and an
+// object, as transformers has it.
+struct call_form call_form_of(const struct chat_template *t, struct json_object *tokens);
+// Changes a message, but nothing that it holds. Arguments that are no object's text stay.
+void call_fit(struct json_object *message, struct call_form form);
 
 #endif

@@ -245,6 +245,8 @@ bool chat_render(const struct chat *c, struct json_object *messages, const struc
     const struct chat_template *t = chat_pick(c, opt->tools != NULL);
     struct json_object *normal = NULL;
     bool ok = chat_usable(t, e) && check_options(opt, e) && (normal = normal_messages(messages, e));
+    for (size_t i = 0; ok && opt->fit_calls && i < json_object_array_length(normal); i++)
+        call_fit(json_object_array_get_idx(normal, i), t->calls);
     if (ok && t->coded)
         ok = check_contents(normal, e) && render_coded(t, normal, opt, out, e);
     else if (ok)

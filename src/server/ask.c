@@ -296,30 +296,12 @@ static bool join_parts(struct json_object *message, struct json_object *content,
     return true;
 }
 
-// Clients send a call's arguments as the text of an object; templates want the object.
-static void open_arguments(struct json_object *message) {
-    struct json_object *calls = json_at(message, "tool_calls");
-    if (!json_object_is_type(calls, json_type_array)) return;
-    for (size_t i = 0; i < json_object_array_length(calls); i++) {
-        struct json_object *function = json_at(json_object_array_get_idx(calls, i), "function");
-        struct json_object *arguments = json_at(function, "arguments");
-        struct error e = {0};
-        if (!json_object_is_type(arguments, json_type_string)) continue;
-        struct json_object *o = json_read(json_text(arguments), "arguments", &e);
-        if (json_object_is_type(o, json_type_object))
-            json_object_object_add(function, "arguments", o);
-        else
-            json_object_put(o);
-    }
-}
-
 // Makes of a message what every template knows; chat_render looks for what is wrong with the rest.
 static bool simplify(struct json_object *message, size_t at, struct refusal *r) {
     struct json_object *content = json_at(message, "content");
     // OpenAI's newer name for the system's role is one that templates do not know.
     if (sv_is(json_text_at(message, "role"), "developer"))
         json_object_object_add(message, "role", json_object_new_string("system"));
-    open_arguments(message);
     return !json_object_is_type(content, json_type_array) || join_parts(message, content, at, r);
 }
 
@@ -371,7 +353,7 @@ static bool read_messages(struct ask *a, struct json_object *o, const struct tex
     if (!read_tools(a, o, r)) return false;
     for (size_t i = 0; i < n; i++)
         if (!simplify(json_object_array_get_idx(list, i), i, r)) return false;
-    struct chat_options opt = {.add_generation_prompt = true, .tools = a->tools};
+    struct chat_options opt = {.add_generation_prompt = true, .fit_calls = true, .tools = a->tools};
     opt.kwargs = chat_kwargs(m->chat, a->tools != NULL, o, defaults, &e);
     if (!opt.kwargs) return refuse(r, 400, NULL, "%s", e.text);
     bool ok = text_chat_prompt(m, list, &opt, &a->prompt, &e);

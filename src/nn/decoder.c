@@ -16,6 +16,8 @@ struct layer {
     struct rglru rglru;
     struct mla mla;
     struct delta_net delta_net;
+    struct rwkv7 rwkv7;
+    struct rwkv7_ffn rwkv7_ffn;
     struct mlp mlp;
     struct moe moe;
     struct altup_layer altup;
@@ -28,7 +30,7 @@ struct decoder {
     const struct decoder_names *names;
     struct weight embed, head; // head is embed itself when they are tied
     struct weight positions;
-    struct norm norm;
+    struct norm embed_norm, norm;
     struct altup altup;
     struct ple ple;
     struct layer *layer;
@@ -63,6 +65,7 @@ static void bind_mixer(struct decoder *d, int64_t i, struct binder *b) {
     case MIXER_DELTA_NET:
         delta_net_bind(&l->delta_net, &s->delta_net, norm.eps, hidden, &names->delta_net, b);
         break;
+    case MIXER_RWKV7: rwkv7_bind(&l->rwkv7, &s->rwkv7, &names->rwkv7, b); break;
     }
 }
 
@@ -87,6 +90,9 @@ static void bind_layer(struct decoder *d, int64_t i, struct weights *w, struct e
     switch (spec->ffn) {
     case FFN_MLP: mlp_bind(&l->mlp, &spec->mlp, hidden, &names->mlp, &b); break;
     case FFN_MOE: moe_bind(&l->moe, &spec->moe, hidden, &names->moe, &b); break;
+    case FFN_RWKV7:
+        rwkv7_ffn_bind(&l->rwkv7_ffn, &spec->mlp, hidden, names->rwkv7_mix, &names->mlp, &b);
+        break;
     case FFN_NONE: break;
     }
 }
@@ -172,6 +178,8 @@ struct decoder *decoder_bind(struct decoder_spec spec, const struct decoder_name
     bind_matrix(&b, d->names->embed, spec.vocab, spec.hidden, false, &d->embed);
     if (spec.positions)
         bind_matrix(&b, d->names->positions, spec.positions, spec.hidden, false, &d->positions);
+    if (spec.embed_norm)
+        norm_bind(&d->embed_norm, d->spec.norm, spec.hidden, d->names->embed_norm, &b);
     if (spec.altup.streams) altup_bind(&d->altup, &spec.altup, spec.hidden, &d->names->altup, &b);
     if (spec.ple.width)
         ple_bind(&d->ple, &spec.ple, spec.layers, d->spec.norm, spec.hidden, &d->names->ple, &b);
@@ -190,6 +198,7 @@ void decoder_close(struct decoder *d) {
         mla_close(&d->layer[i].mla);
         moe_close(&d->layer[i].moe);
         rglru_close(&d->layer[i].rglru);
+        rwkv7_close(&d->layer[i].rwkv7);
     }
     decoder_spec_free(&d->spec);
     free(d->layer);
@@ -207,6 +216,7 @@ static bool store_mixer(struct layer *l, enum mixer mixer, struct store *s, cons
     case MIXER_RGLRU: return rglru_store(&l->rglru, s, what, e);
     case MIXER_MLA: return mla_store(&l->mla, s, what, e);
     case MIXER_DELTA_NET: return delta_net_store(&l->delta_net, s, what, e);
+    case MIXER_RWKV7: return rwkv7_store(&l->rwkv7, s, what, e);
     }
     return true;
 }
@@ -222,6 +232,7 @@ static bool store_layer(struct layer *l, const struct layer_spec *spec, struct s
     switch (spec->ffn) {
     case FFN_MLP: return mlp_store(&l->mlp, s, what, e);
     case FFN_MOE: return moe_store(&l->moe, s, what, e);
+    case FFN_RWKV7: return rwkv7_ffn_store(&l->rwkv7_ffn, s, what, e);
     case FFN_NONE: return true;
     }
     return true;
@@ -233,6 +244,7 @@ bool decoder_store(struct decoder *d, struct store *s, struct error *e) {
     if (!store_weight(s, &d->positions, "the positions", e)) return false;
     if (tied) d->head = d->embed;
     if (!tied && !store_weight(s, &d->head, "the head", e)) return false;
+    if (!norm_store(&d->embed_norm, s, "the embedding's norm", e)) return false;
     if (!norm_store(&d->norm, s, "the final norm", e)) return false;
     if (!altup_store(&d->altup, s, e) || !ple_store(&d->ple, s, e)) return false;
     for (int i = 0; i < d->spec.ropes; i++) {
@@ -277,6 +289,7 @@ struct state_decl decoder_state(const struct decoder *d, int64_t layer) {
         break;
     case MIXER_RGLRU: rglru_state(&s->rglru, decl.fixed); break;
     case MIXER_DELTA_NET: delta_net_state(&s->delta_net, decl.fixed); break;
+    case MIXER_RWKV7: rwkv7_state(&s->rwkv7, decl.fixed); break;
     case MIXER_MLA:
         decl.paged[0] = (struct paged_decl){1, .k_width = s->mla.latent + s->mla.rotary};
         if (s->mla.indexer.top && !s->mla.indexer.borrows)
@@ -301,7 +314,7 @@ int64_t decoder_short_context(const struct decoder *d) {
     return 0;
 }
 
-enum { MIXER_WEIGHTS = 9 }; // at most
+enum { MIXER_WEIGHTS = 12 }; // at most
 
 static int mixer_weights(struct layer *l, enum mixer mixer, struct weight *w[MIXER_WEIGHTS]) {
     switch (mixer) {
@@ -312,6 +325,7 @@ static int mixer_weights(struct layer *l, enum mixer mixer, struct weight *w[MIX
     case MIXER_RGLRU: return rglru_weights(&l->rglru, w);
     case MIXER_MLA: return mla_weights(&l->mla, w);
     case MIXER_DELTA_NET: return delta_net_weights(&l->delta_net, w);
+    case MIXER_RWKV7: return rwkv7_weights(&l->rwkv7, w);
     }
     return 0;
 }
@@ -327,6 +341,7 @@ static int layer_weights(const struct decoder *d, int64_t i, struct weight *w[LA
     const struct layer_spec *spec = &d->spec.layer[i];
     int n = mixer_weights(l, spec->mixer, w);
     if (spec->ffn == FFN_MLP) n += mlp_weights(&l->mlp, w + n);
+    if (spec->ffn == FFN_RWKV7) n += mlp_weights(&l->rwkv7_ffn.mlp, w + n);
     if (spec->laurel) n += laurel_weights(&l->laurel, w + n);
     if (d->spec.altup.streams) n += altup_layer_weights(&l->altup, w + n);
     if (d->spec.ple.width) n += ple_layer_weights(&l->ple, w + n);
@@ -382,14 +397,17 @@ static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, 
     case MIXER_SHORT_CONV: return short_conv_forward(c, &l->short_conv, h, rows, state->fixed[0]);
     case MIXER_RGLRU: return rglru_forward(c, &l->rglru, h, rows, state->fixed);
     case MIXER_DELTA_NET: return delta_net_forward(c, &l->delta_net, h, rows, state->fixed);
+    case MIXER_RWKV7: return rwkv7_forward(c, &l->rwkv7, h, rows, state->fixed, lent[0]);
     }
     return h;
 }
 
 static struct tensor feed(struct context *c, const struct layer_spec *spec, const struct layer *l,
-                          struct tensor h) {
+                          struct tensor h, const struct rows *rows,
+                          const struct layer_state *state) {
     switch (spec->ffn) {
     case FFN_MLP: return mlp_forward(c, &l->mlp, h);
+    case FFN_RWKV7: return rwkv7_ffn_forward(c, &l->rwkv7_ffn, h, rows, state->fixed[2]);
     case FFN_MOE: return moe_forward(c, &l->moe, h);
     case FFN_NONE: break;
     }
@@ -414,7 +432,7 @@ static void layer_forward(struct context *c, const struct decoder *d, int64_t i,
     y = norm_if(c, spec, l, NORM_MIXER_OUT, y);
     if (spec->parallel) {
         if (spec->norms & 1 << NORM_FFN) h = norm_forward(c, &l->norm[NORM_FFN], x);
-        struct tensor z = norm_if(c, spec, l, NORM_FFN_OUT, feed(c, spec, l, h));
+        struct tensor z = norm_if(c, spec, l, NORM_FFN_OUT, feed(c, spec, l, h, rows, state));
         add_branch(c, spec, x, y);
         add_branch(c, spec, x, z);
     } else {
@@ -422,7 +440,7 @@ static void layer_forward(struct context *c, const struct decoder *d, int64_t i,
         if (spec->laurel) laurel_forward(c, &l->laurel, x, h);
         scratch_release(c, mark);
         if (spec->ffn != FFN_NONE) {
-            y = feed(c, spec, l, norm_if(c, spec, l, NORM_FFN, x));
+            y = feed(c, spec, l, norm_if(c, spec, l, NORM_FFN, x), rows, state);
             add_branch(c, spec, x, norm_if(c, spec, l, NORM_FFN_OUT, y));
         }
     }
@@ -440,6 +458,8 @@ static void make_room(struct context *c, const struct layer_spec *l, int64_t n,
                                      (int64_t[]){n, l->attention.kv_heads * l->attention.width});
     if (l->mixer == MIXER_MLA && l->mla.indexer.lends)
         lent[0] = scratch_tensor(c, DT_I32, 2, (int64_t[]){n, l->mla.indexer.top});
+    if (l->mixer == MIXER_RWKV7 && l->rwkv7.first)
+        lent[0] = scratch_tensor(c, DT_F32, 2, (int64_t[]){n, l->rwkv7.heads * l->rwkv7.width});
 }
 
 // What layers pass on.
@@ -454,6 +474,7 @@ static struct flow begin(struct context *c, const struct decoder *d, const struc
     const struct decoder_spec *s = &d->spec;
     struct flow f = {.x = embed(c, &d->embed, rows->ids)};
     if (s->embed_scale != 0) scale(c, f.x, s->embed_scale);
+    if (s->embed_norm) f.x = norm_forward(c, &d->embed_norm, f.x);
     if (s->positions) add_to(c, f.x, embed(c, &d->positions, rows->pos));
     if (s->ple.width) f.inputs = ple_inputs(c, &d->ple, rows->ids, f.x);
     if (s->altup.streams) f.streams = altup_split(c, &d->altup, f.x);

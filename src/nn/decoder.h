@@ -15,6 +15,7 @@
 #include "nn/moe.h"
 #include "nn/ple.h"
 #include "nn/rglru.h"
+#include "nn/rwkv7.h"
 #include "nn/state.h"
 
 // Norms of a layer: before and after its mixer, before and after its feed-forward block.
@@ -33,9 +34,10 @@ enum mixer {
     MIXER_SHORT_CONV,
     MIXER_RGLRU,
     MIXER_MLA,
-    MIXER_DELTA_NET
+    MIXER_DELTA_NET,
+    MIXER_RWKV7
 };
-enum ffn { FFN_MLP, FFN_MOE, FFN_NONE };
+enum ffn { FFN_MLP, FFN_MOE, FFN_RWKV7, FFN_NONE };
 
 // One after the other, each over its own norms:
 //     x += out_norm(mixer(norm(x))); x += out_norm(ffn(norm(x)))
@@ -54,11 +56,12 @@ struct layer_spec {
         struct rglru_spec rglru;
         struct mla_spec mla;
         struct delta_net_spec delta_net;
+        struct rwkv7_spec rwkv7;
     };
     int64_t laurel; // rank of a learned residual beside the mixer (laurel.h); 0: none
     enum ffn ffn;
     union {
-        struct mlp_spec mlp;
+        struct mlp_spec mlp; // of FFN_RWKV7, too, whose mixer is MIXER_RWKV7
         struct moe_spec moe;
     };
 };
@@ -81,6 +84,7 @@ struct decoder_spec {
     struct rope_spec rope[ROPES];
     int ropes;
     int64_t positions; // rows of a table of learned positions, added to the embedding; 0: none
+    bool embed_norm;   // of the embedding
     float embed_scale, logit_scale; // factors; 0: none
     float logit_cap;                // logits become cap * tanh(logit / cap); 0: none
     struct altup_spec altup;        // several residual streams (altup.h)
@@ -94,7 +98,7 @@ void decoder_spec_free(struct decoder_spec *s);
 
 // The names of a checkpoint layout. Those of parts that a spec does not have may be NULL.
 struct decoder_names {
-    const char *embed, *positions, *norm, *head;
+    const char *embed, *embed_norm, *positions, *norm, *head;
     const char *sign;  // after some layer's number: what tells this layout from one with the same
                        // embed; or NULL
     const char *layer; // before a layer's number: "model.layers."
@@ -106,6 +110,8 @@ struct decoder_names {
     struct rglru_names rglru;
     struct mla_names mla;
     struct delta_net_names delta_net;
+    struct rwkv7_names rwkv7;
+    const char *rwkv7_mix; // of channel mixing, the whole name
     struct mlp_names mlp;
     struct moe_names moe;
     struct altup_names altup;

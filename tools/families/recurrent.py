@@ -1,6 +1,9 @@
-"""Families whose layers carry state on: Mamba 2, LFM2, Jamba, RecurrentGemma, Mamba, Falcon Mamba, Qwen3-Next, Kimi Linear.
+"""Families whose layers carry state on: Mamba 2, LFM2, Jamba, RecurrentGemma, Mamba, Falcon Mamba, Qwen3-Next, Kimi Linear, RWKV 7.
 The comment above a family says what is easily got wrong."""
 
+import shutil
+
+import kit
 from blocks import Q4, SMALL, make
 
 CASES = {}
@@ -129,4 +132,35 @@ CASES["kimi_linear"] = dict(make=make, hf="KimiLinearForCausalLM", agree=True, l
         head_dim=16, hidden_size=64, intermediate_size=64, kv_lora_rank=32, num_hidden_layers=2, moe_intermediate_size=32, num_experts=3,
         linear_attn_config={"full_attn_layers": [2], "head_dim": 16, "kda_layers": [1], "num_heads": 4, "short_conv_kernel_size": 4},
         num_shared_experts=1, qk_nope_head_dim=32, qk_rope_head_dim=16, v_head_dim=32, moe_renormalize=False)),
+})
+
+# rwkv7: only mlx-lm has it. Every input is x + (previous x - x) * x_r|w|k|v|a|g, of the normed x, 0 before the first. decay =
+# exp(-e^-0.5 sigmoid(w_lora)), tanh inside; a = sigmoid(a_lora); g = g_lora, sigmoid inside; v += (the first layer's unmixed v - v)
+# sigmoid(v_lora), but not in the first. kk = k * k_k of length 1 per head; k *= 1 + (a - 1) k_a; S = S diag(decay) - (S kk) (kk a)' + v k'.
+# Then g_norm per head, eps 64e-5, plus (sum of r k r_k) v, times g. num_heads of published configs is not always right. Published files have
+# k_k, k_a and g_norm flat, MLX's by head.
+RWKV = {r"\.x_[rwkvag]$": lambda noise, init, g: 0.5 + 0.3 * noise, r"\.(k_k|k_a)$|g_norm\.weight": lambda noise, init, g: 1 + 0.3 * noise,
+        r"g_norm\.bias": lambda noise, init, g: 0.2 * noise, r"r_k$": lambda noise, init, g: 0.3 * noise,
+        r"w_lora\.lora\.2\.bias": lambda noise, init, g: 1.5 * noise - 1, r"lora\.2\.bias": lambda noise, init, g: 0.5 * noise}
+
+
+def rwkv7_hub(w):
+    return {k: v.reshape(-1) if any(s in k for s in (".k_k", ".k_a", ".g_norm.")) else v for k, v in w.items()}
+
+
+def rwkv7_make(dir, case):
+    kit.mlx_case(dir, case["config"], publish=rwkv7_hub, **case["mlx_args"])
+    for q in case.get("quantized", []):
+        kit.mlx_quantized(dir.parent / f"{dir.name}-q4", dir, **q)
+        shutil.rmtree(dir)
+
+
+CASES["rwkv7"] = dict(make=rwkv7_make, mlx_args=dict(gains=RWKV, seed=75, n=PROMPT), config=dict(
+    COMMON, architectures=["RWKV7ForCausalLM"], model_type="rwkv7", a_low_rank_dim=5, attn=None, attn_mode="chunk", decay_low_rank_dim=7,
+    gate_low_rank_dim=9, head_dim=9, hidden_act="sqrelu", hidden_ratio=1.5, hidden_size=27, intermediate_size=40, norm_bias=True, norm_eps=1e-5,
+    norm_first=True, num_heads=32, num_hidden_layers=3, tie_word_embeddings=False, v_low_rank_dim=6, value_dim=[27, 27, 27]), variants={
+    # with one group a row a bias is the same for all channels, and pre_norm removes it
+    "even": dict(quantized=[dict(bits=4, group_size=64, seed=76, dead_ok=[r"^model\.embeddings\.biases"])], mlx_args=dict(seed=76), config=dict(
+        a_low_rank_dim=64, decay_low_rank_dim=64, gate_low_rank_dim=64, v_low_rank_dim=64, head_dim=16, hidden_size=64, intermediate_size=64,
+        num_hidden_layers=2, tie_word_embeddings=True, value_dim=[64, 64])),
 })

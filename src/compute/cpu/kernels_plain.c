@@ -112,6 +112,7 @@ static float activated(float x, enum activation act) {
     case ACT_GELU: return 0.5f * x * erfcf(-0.70710678118f * x);
     case ACT_GELU_TANH: return x / (1.0f + expf(-x * (GELU_LINEAR + GELU_CUBIC * x * x)));
     case ACT_QUICK_GELU: return x / (1.0f + expf(-1.702f * x));
+    case ACT_RELU_SQUARED: return x < 0 ? 0 : x * x;
     case ACT_SIGMOID: return 1.0f / (1.0f + expf(-x));
     case ACT_NONE: return x;
     }

@@ -98,6 +98,7 @@ static inline vf activated(vf x, enum activation act) {
         return logistic_product(
             x, vf_mul(x, vf_fma(vf_mul(x, x), vf_set(GELU_CUBIC), vf_set(GELU_LINEAR))));
     case ACT_QUICK_GELU: return logistic_product(x, vf_mul(x, vf_set(1.702f)));
+    case ACT_RELU_SQUARED: return vf_mul(vf_max(vf_zero(), x), vf_max(vf_zero(), x));
     case ACT_SIGMOID: return logistic_product(vf_set(1.0f), x);
     case ACT_NONE: return x;
     }

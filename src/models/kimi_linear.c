@@ -15,8 +15,10 @@ static struct delta_net_spec read_kda(struct config *c, struct config *linear) {
     return m;
 }
 
-// The lists count layers from 1.
-static bool attends(struct config *linear, int64_t i) {
+// By layer_types, else by the lists, which count layers from 1.
+static bool attends(struct config *c, struct config *linear, int64_t i) {
+    if (config_has(c, "layer_types"))
+        return sv_is(config_list_text(c, "layer_types", (size_t)i), "full_attention");
     bool full = config_list_holds(linear, "full_attn_layers", i + 1);
     if (full == config_list_holds(linear, "kda_layers", i + 1))
         config_fail(linear, "kda_layers", "must have layer %lld, or full_attn_layers must",
@@ -54,9 +56,10 @@ static void spec(struct config *c, struct decoder_spec *s) {
     }
     struct delta_net_spec kda = read_kda(c, linear);
     make_layers(c, s, &layer);
+    check_layer_types(c, s);
     read_choice(c, s);
     for (int64_t i = 0; i < s->layers; i++) {
-        if (attends(linear, i)) continue;
+        if (attends(c, linear, i)) continue;
         s->layer[i].mixer = MIXER_DELTA_NET;
         s->layer[i].delta_net = kda;
     }

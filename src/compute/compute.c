@@ -17,6 +17,7 @@ bool context_open(struct context *c, struct device *d, enum precision p, size_t 
 }
 
 void context_close(struct context *c) {
+    if (c->scratch && c->dev->ops->forget) c->dev->ops->forget(c->dev);
     if (c->scratch) device_free(c->dev, c->scratch);
     *c = (struct context){0};
 }
@@ -463,6 +464,39 @@ struct tensor expert_sum(struct context *c, struct tensor x, const struct routes
     struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){r->ids.n[0], tensor_width(x)});
     if (go(c)) ops(c)->expert_sum(c, y, x, r);
     return y;
+}
+
+struct tensor argmax(struct context *c, struct tensor to, struct tensor x) {
+    f32_rows(c, "argmax", "x", x);
+    i32_list(c, "argmax", "to", to);
+    want(c, x.dims == 2 && to.n[0] == x.n[0] && x.n[1] > 0, "argmax: %lld results of %lld rows",
+         (long long)to.n[0], (long long)x.n[0]);
+    if (go(c)) ops(c)->argmax(c, to, x);
+    return to;
+}
+
+void read_i32(struct context *c, struct tensor t, int32_t *out) {
+    want(c, t.type == DT_I32 && tensor_contiguous(t), "read_i32: not a contiguous I32 tensor");
+    if (go(c)) ops(c)->read(c, out, t.data, tensor_bytes(t));
+}
+
+static struct recording_key key_of(const struct context *c, int64_t rows) {
+    return (struct recording_key){c->scratch + c->used, rows};
+}
+
+bool step_replay(struct context *c, int64_t rows) {
+    struct recording_key key = key_of(c, rows);
+    return go(c) && ops(c)->replay && ops(c)->replay(c, &key);
+}
+
+void step_record(struct context *c) {
+    if (go(c) && ops(c)->record) ops(c)->record(c);
+}
+
+// Also after an error, so that the device is left recording nothing.
+void step_recorded(struct context *c, int64_t rows) {
+    struct recording_key key = key_of(c, rows);
+    if (!c->dry && ops(c)->recorded) ops(c)->recorded(c, &key);
 }
 
 void read_f32(struct context *c, struct tensor t, float *out) {

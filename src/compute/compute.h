@@ -248,7 +248,27 @@ struct tensor expert_glu(struct context *c, struct tensor x, const struct routes
 // are
 struct tensor expert_sum(struct context *c, struct tensor x, const struct routes *r);
 
-// Waits for the device, then copies a contiguous tensor to the host.
+// to [n] I32 = of each row of x [n, width] the first of its greatest elements; NaN counts as the
+// least, and where a row has one the result is -1 - the choice. Returns to.
+struct tensor argmax(struct context *c, struct tensor to, struct tensor x);
+
+// Wait for the device, then copy a contiguous tensor to the host.
 void read_f32(struct context *c, struct tensor t, float *out);
+void read_i32(struct context *c, struct tensor t, int32_t *out);
+
+// --- recorded steps ----------------------------------------------------------------------------
+
+// Where launching a step's ops one by one takes longer than they do, a device records them: the ops
+// between step_record and step_recorded, which then run, and run again with step_replay. They read
+// and write the same memory each time, so a step is known by the scratch that it began with, and by
+// what its shapes depend on. On a device that records nothing, step_replay is always false and the
+// two others do nothing: the ops simply run.
+struct recording_key {
+    const char *scratch;
+    int64_t rows;
+};
+bool step_replay(struct context *c, int64_t rows);
+void step_record(struct context *c);
+void step_recorded(struct context *c, int64_t rows);
 
 #endif

@@ -6,15 +6,48 @@
 #include "base/log.h"
 #include "compute/ops.h"
 
-struct device *device_open(const char *name, const struct device_options *opt, struct error *e) {
-    if (!strcmp(name, "cpu") || !strcmp(name, "auto")) return cpu_open(opt, e);
+#if defined(HAVE_CUDA)
+static int gpus(void) { return cuda_devices(); }
+
+// "cuda" or "cuda:N"
+static bool read_name(const char *name, int *index) {
+    char *end = NULL;
+    *index = 0;
+    if (strncmp(name, "cuda", 4) != 0) return false;
+    if (!name[4]) return true;
+    if (name[4] != ':' || name[5] < '0' || name[5] > '9' || strlen(name) > 8) return false;
+    *index = (int)strtol(name + 5, &end, 10);
+    return !*end;
+}
+
+static struct device *open_gpu(const char *name, struct error *e) {
+    int index;
+    if (read_name(name, &index)) return cuda_open(index, e);
+    fail(e, "device \"%s\" is unknown (this build has: cpu, cuda, cuda:N, auto)", name);
+    return NULL;
+}
+#else
+static int gpus(void) { return 0; }
+
+static struct device *open_gpu(const char *name, struct error *e) {
     fail(e, "device \"%s\" is not in this build (it has: cpu)", name);
     return NULL;
+}
+#endif
+
+struct device *device_open(const char *name, const struct device_options *opt, struct error *e) {
+    if (!strcmp(name, "cpu")) return cpu_open(opt, e);
+    if (strcmp(name, "auto") != 0) return open_gpu(name, e);
+    return gpus() ? open_gpu("cuda", e) : cpu_open(opt, e);
 }
 
 const char *device_wish(const char *word) {
     if (strcmp(word, "gpu") != 0) return word;
+#if defined(HAVE_CUDA)
+    if (!gpus()) log_say(LOG_WARN, "device gpu: this machine has none, so the CPU computes");
+#else
     log_say(LOG_WARN, "device gpu: this build has none, so the CPU computes");
+#endif
     return "auto";
 }
 

@@ -7,6 +7,7 @@
 
 struct ops;
 struct pool;
+struct cuda;
 
 enum isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_BEST };
 
@@ -21,11 +22,13 @@ struct device {
     bool host;         // its addresses are host addresses
     struct pool *pool; // CPU
     const struct cpu_kernels *kernels;
+    struct cuda *cuda; // CUDA
 };
 
-// name: "cpu" or "auto". An unknown device, or one this build or machine lacks, is an error.
+// name: "cpu"; "cuda" or "cuda:N" (the Nth, from 0); "auto": a GPU where this build and machine have
+// one, else the CPU. An unknown device, or one this build or machine lacks, is an error.
 struct device *device_open(const char *name, const struct device_options *opt, struct error *e);
-// A name for device_open of what a user wishes: "auto", "gpu" or "cpu". Tells when there is no GPU.
+// A name for device_open of what a user wishes: "gpu" is "auto", but tells when there is no GPU.
 const char *device_wish(const char *word);
 void device_close(struct device *d); // NULL is fine
 
@@ -44,8 +47,9 @@ void device_memory(const struct device *d, size_t *available, size_t *total);
 // What the device can do at best, measured: a second or two.
 struct device_speed {
     double read, copy; // bytes a second of memory beyond the caches; a copied byte counts as two
-    double f32, int8;  // operations a second from registers, a multiply-add counting as two; int8
-                       // is 0 when no kernel here computes in 8 bits
+    // Operations a second, a multiply-add counting as two: from registers, and of a large bf16
+    // product; 0 where no kernel here computes in that type
+    double f32, int8, bf16;
 };
 bool device_measure(struct device *d, struct device_speed *out, struct error *e);
 

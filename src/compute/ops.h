@@ -76,7 +76,14 @@ struct ops {
     // dry too
     void (*delta_rule)(struct context *c, struct tensor y, const struct delta_inputs *in,
                        const struct delta *d, const struct rows *rows, struct tensor state);
+    void (*argmax)(struct context *c, struct tensor y, struct tensor x);
     void (*read)(struct context *c, void *host, const void *data, size_t size);
+
+    // Recorded steps; NULL where the device has none. replay: whether there is one, which then runs.
+    bool (*replay)(struct context *c, const struct recording_key *key);
+    void (*record)(struct context *c);
+    void (*recorded)(struct context *c, const struct recording_key *key); // and runs it
+    void (*forget)(struct device *d);                                     // drops all
 
     void *(*alloc)(struct device *d, size_t size); // zeroed, 64-byte aligned, or NULL
     void (*free)(struct device *d, void *p);
@@ -89,5 +96,7 @@ struct ops {
 };
 
 struct device *cpu_open(const struct device_options *opt, struct error *e);
+int cuda_devices(void); // that the driver lets us use
+struct device *cuda_open(int index, struct error *e);
 
 #endif

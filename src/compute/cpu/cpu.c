@@ -303,6 +303,21 @@ static void cpu_clamp(struct context *c, struct tensor x, float least, float mos
     cpu_rows(c, x.n[0], x.stride[0], clamp_row, &j);
 }
 
+// The first of the greatest; NaN is the least.
+static void cpu_argmax(struct context *c, struct tensor y, struct tensor x) {
+    (void)c;
+    for (int64_t row = 0; row < y.n[0]; row++) {
+        const float *p = row_of(x, row);
+        bool bad = false;
+        int32_t best = 0;
+        for (int64_t i = 0; i < x.n[1]; i++) {
+            bad = bad || isnan(p[i]);
+            if (p[i] > p[best] || (isnan(p[best]) && !isnan(p[i]))) best = (int32_t)i;
+        }
+        ((int32_t *)y.data)[row] = bad ? -1 - best : best;
+    }
+}
+
 struct rope_job {
     const struct cpu_kernels *kernels;
     struct tensor x;
@@ -460,6 +475,7 @@ static const struct ops cpu_ops = {
     .gated_lru = cpu_gated_lru,
     .log_decay = cpu_log_decay,
     .delta_rule = cpu_delta_rule,
+    .argmax = cpu_argmax,
     .read = cpu_read,
     .alloc = cpu_alloc,
     .free = cpu_free,

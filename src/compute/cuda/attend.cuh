@@ -1,0 +1,51 @@
+// What the attention kernels share: what a row sees, and where its keys are.
+#ifndef COMPUTE_CUDA_ATTEND_CUH
+#define COMPUTE_CUDA_ATTEND_CUH
+
+#include "compute/cuda/device.cuh"
+
+struct attend {
+    float *y;
+    int64_t ldy;
+    const float *q; // [n, heads, k_width]
+    int64_t ldq;
+    int64_t n, heads, kv_heads, group; // group: heads a kv head
+    const void *k, *v;                 // [pages, kv_heads, page, width]
+    enum dtype type;
+    int64_t k_width, v_width, page;
+    const int32_t *table, *seq, *index;
+    int64_t pages; // a row of the table
+    float scale, tuning, tuning_floor, soft_cap;
+    int64_t window, chunk;
+    // keys split over blocks: parts [n, heads, splits, v_width + 2]: sums, then top and total
+    int64_t splits;
+    float *parts;
+};
+
+static __device__ __forceinline__ int64_t first_seen(const struct attend &a, int64_t last) {
+    int64_t first = a.window > 0 && last >= a.window ? last - a.window + 1 : 0;
+    int64_t begin = a.chunk > 0 ? last - last % a.chunk : 0;
+    return begin > first ? begin : first;
+}
+
+static __device__ __forceinline__ float scale_of(const struct attend &a, int64_t last) {
+    if (a.tuning == 0) return a.scale;
+    return a.scale * (1 + a.tuning * log1pf(floorf(((float)last + 1) / a.tuning_floor)));
+}
+
+static __device__ __forceinline__ float capped(const struct attend &a, float score) {
+    return a.soft_cap > 0 ? a.soft_cap * tanhf(score / a.soft_cap) : score;
+}
+
+// Where token t of a sequence, of kv head h, is in a cache: in rows of its width.
+static __device__ __forceinline__ int64_t cache_row(const struct attend &a, const int32_t *table,
+                                                    int64_t h, int64_t t) {
+    int32_t page = (int32_t)a.page, at = (int32_t)t / page;
+    return ((int64_t)table[at] * a.kv_heads + h) * a.page + ((int32_t)t - at * page);
+}
+
+// Prompts on tensor cores, where the widths have such a kernel: rows of one sequence that follow
+// each other share keys. False: not done.
+bool attend_tiles(struct context *c, const struct attend *a);
+
+#endif

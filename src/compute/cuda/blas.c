@@ -1,0 +1,132 @@
+// cuBLASLt for products of many rows, found when the program runs: a machine without it, or with
+// another major version, uses the kernels of product.cu.
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "compute/cuda/cuda.h"
+
+enum { WORKSPACE = 64 << 20, PLANS = 64 };
+
+struct plan {
+    int64_t n, out, in, ldy;
+    cublasLtMatmulAlgo_t algo;
+};
+
+struct blas {
+    void *library, *workspace;
+    cublasLtHandle_t handle;
+    cublasStatus_t (*create)(cublasLtHandle_t *);
+    cublasStatus_t (*destroy)(cublasLtHandle_t);
+    cublasStatus_t (*desc_init)(cublasLtMatmulDesc_t, size_t, cublasComputeType_t, cudaDataType_t);
+    cublasStatus_t (*desc_set)(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void *,
+                               size_t);
+    cublasStatus_t (*layout_init)(cublasLtMatrixLayout_t, size_t, cudaDataType_t, uint64_t,
+                                  uint64_t, int64_t);
+    cublasStatus_t (*preference_init)(cublasLtMatmulPreference_t, size_t);
+    cublasStatus_t (*preference_set)(cublasLtMatmulPreference_t,
+                                     cublasLtMatmulPreferenceAttributes_t, const void *, size_t);
+    cublasStatus_t (*choose)(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+                             cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                             cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t *,
+                             int *);
+    cublasStatus_t (*matmul)(cublasLtHandle_t, cublasLtMatmulDesc_t, const void *, const void *,
+                             cublasLtMatrixLayout_t, const void *, cublasLtMatrixLayout_t,
+                             const void *, const void *, cublasLtMatrixLayout_t, void *,
+                             cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *, void *, size_t,
+                             cudaStream_t);
+    struct plan plan[PLANS]; // of shapes seen, the oldest overwritten
+    int plans;
+};
+
+static bool find(struct blas *b, const char *name, void *to) {
+    void *symbol = dlsym(b->library, name);
+    memcpy(to, &symbol, sizeof symbol); // a function's address, which C has no cast for
+    return symbol != NULL;
+}
+
+static bool find_all(struct blas *b) {
+    return find(b, "cublasLtCreate", &b->create) && find(b, "cublasLtDestroy", &b->destroy) &&
+           find(b, "cublasLtMatmulDescInit_internal", &b->desc_init) &&
+           find(b, "cublasLtMatmulDescSetAttribute", &b->desc_set) &&
+           find(b, "cublasLtMatrixLayoutInit_internal", &b->layout_init) &&
+           find(b, "cublasLtMatmulPreferenceInit_internal", &b->preference_init) &&
+           find(b, "cublasLtMatmulPreferenceSetAttribute", &b->preference_set) &&
+           find(b, "cublasLtMatmulAlgoGetHeuristic", &b->choose) &&
+           find(b, "cublasLtMatmul", &b->matmul);
+}
+
+struct blas *blas_open(void) {
+    struct blas *b = mem_alloc(sizeof *b);
+    b->library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
+    if (b->library && find_all(b) && cudaMalloc(&b->workspace, WORKSPACE) == cudaSuccess &&
+        b->create(&b->handle) == CUBLAS_STATUS_SUCCESS)
+        return b;
+    blas_close(b);
+    return NULL;
+}
+
+void blas_close(struct blas *b) {
+    if (!b) return;
+    if (b->handle) b->destroy(b->handle);
+    if (b->workspace) cudaFree(b->workspace);
+    if (b->library) dlclose(b->library);
+    free(b);
+}
+
+// cuBLAS counts columns first: y^T [out, n] = (w^T)^T x^T.
+struct problem {
+    cublasLtMatmulDescOpaque_t desc;
+    cublasLtMatrixLayoutOpaque_t w, x, y;
+};
+
+static bool describe(const struct blas *b, struct problem *p, const struct plan *s) {
+    cublasOperation_t turn = CUBLAS_OP_T;
+    uint64_t n = (uint64_t)s->n, out = (uint64_t)s->out, in = (uint64_t)s->in;
+    return !b->desc_init(&p->desc, sizeof p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) &&
+           !b->desc_set(&p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &turn, sizeof turn) &&
+           !b->layout_init(&p->w, sizeof p->w, CUDA_R_16BF, in, out, s->in) &&
+           !b->layout_init(&p->x, sizeof p->x, CUDA_R_16BF, in, n, s->in) &&
+           !b->layout_init(&p->y, sizeof p->y, CUDA_R_32F, out, n, s->ldy);
+}
+
+static bool choose(struct blas *b, struct problem *p, struct plan *s) {
+    cublasLtMatmulPreferenceOpaque_t preference;
+    cublasLtMatmulHeuristicResult_t result;
+    uint64_t most = WORKSPACE;
+    int found = 0;
+    if (b->preference_init(&preference, sizeof preference) ||
+        b->preference_set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
+                          sizeof most) ||
+        b->choose(b->handle, &p->desc, &p->w, &p->x, &p->y, &p->y, &preference, 1, &result,
+                  &found) ||
+        !found)
+        return false;
+    s->algo = result.algo;
+    return true;
+}
+
+static const struct plan *plan_for(struct blas *b, struct problem *p, struct plan wanted) {
+    for (int i = 0; i < PLANS && i < b->plans; i++) {
+        struct plan *s = &b->plan[i];
+        if (s->n == wanted.n && s->out == wanted.out && s->in == wanted.in && s->ldy == wanted.ldy)
+            return s;
+    }
+    if (!choose(b, p, &wanted)) return NULL;
+    struct plan *s = &b->plan[b->plans++ % PLANS];
+    *s = wanted;
+    return s;
+}
+
+bool blas_product(struct blas *b, cudaStream_t stream, float *y, int64_t ldy, const void *x,
+                  const void *w, int64_t n, int64_t out, int64_t in) {
+    struct plan wanted = {.n = n, .out = out, .in = in, .ldy = ldy};
+    struct problem p;
+    float one = 1, zero = 0;
+    if (!describe(b, &p, &wanted)) return false;
+    const struct plan *s = plan_for(b, &p, wanted);
+    return s && !b->matmul(b->handle, &p.desc, &one, w, &p.w, x, &p.x, &zero, y, &p.y, y, &p.y,
+                           &s->algo, b->workspace, WORKSPACE, stream);
+}

@@ -1,0 +1,192 @@
+// The CUDA device: its memory, its stream, recorded steps, and the table of its ops.
+#include "compute/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+bool cuda_ok(struct error *e, cudaError_t status, const char *what) {
+    if (status == cudaSuccess) return true;
+    cudaGetLastError(); // or the next call would tell of it again
+    return fail(e, "CUDA: %s failed: %s (%s)", what, cudaGetErrorString(status),
+                cudaGetErrorName(status));
+}
+
+// --- memory --------------------------------------------------------------------------------------
+
+static void *device_new(struct device *d, size_t size) {
+    void *p = NULL;
+    struct cuda *cuda = d->cuda;
+    if (cudaMalloc(&p, size) != cudaSuccess) {
+        cudaGetLastError();
+        return NULL;
+    }
+    cuda_ok(&cuda->err, cudaMemsetAsync(p, 0, size, cuda->stream), "clearing memory");
+    return p;
+}
+
+static void device_drop(struct device *d, void *p) {
+    cuda_ok(&d->cuda->err, cudaStreamSynchronize(d->cuda->stream), "waiting for the device");
+    cuda_ok(&d->cuda->err, cudaFree(p), "freeing memory");
+}
+
+static void upload(struct device *d, void *dst, const void *src, size_t size) {
+    cuda_ok(&d->cuda->err, cudaMemcpyAsync(dst, src, size, cudaMemcpyHostToDevice, d->cuda->stream),
+            "a copy to the device");
+}
+
+static void copy(struct device *d, void *dst, const void *src, size_t size) {
+    cuda_ok(&d->cuda->err,
+            cudaMemcpyAsync(dst, src, size, cudaMemcpyDeviceToDevice, d->cuda->stream),
+            "a copy on the device");
+}
+
+static void clear(struct device *d, void *dst, size_t size) {
+    cuda_ok(&d->cuda->err, cudaMemsetAsync(dst, 0, size, d->cuda->stream), "clearing memory");
+}
+
+static void memory(const struct device *d, size_t *available, size_t *total) {
+    *available = *total = 0;
+    cuda_ok(&d->cuda->err, cudaMemGetInfo(available, total), "asking for the memory");
+}
+
+static void read_back(struct context *c, void *host, const void *data, size_t size) {
+    struct cuda *cuda = c->dev->cuda;
+    if (cuda->err.set) fail(&c->err, "%s", cuda->err.text);
+    cuda_ok(&c->err, cudaMemcpyAsync(host, data, size, cudaMemcpyDeviceToHost, cuda->stream),
+            "a copy from the device");
+    cuda_ok(&c->err, cudaStreamSynchronize(cuda->stream), "a step");
+}
+
+// --- recorded steps ------------------------------------------------------------------------------
+
+struct recording {
+    struct recording_key key;
+    cudaGraphExec_t graph;
+};
+
+enum { RECORDINGS_MOST = 64 };
+
+static bool same_key(const struct recording_key *a, const struct recording_key *b) {
+    return a->scratch == b->scratch && a->rows == b->rows;
+}
+
+static bool replay(struct context *c, const struct recording_key *key) {
+    struct cuda *cuda = c->dev->cuda;
+    for (int i = 0; i < cuda->recordings; i++)
+        if (same_key(&cuda->recording[i].key, key))
+            return cuda_ok(&c->err, cudaGraphLaunch(cuda->recording[i].graph, cuda->stream),
+                           "a recorded step");
+    return false;
+}
+
+static void record(struct context *c) {
+    struct cuda *cuda = c->dev->cuda;
+    cuda_ok(&c->err, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeRelaxed),
+            "recording a step");
+}
+
+static void drop_recordings(struct device *d) {
+    struct cuda *cuda = d->cuda;
+    while (cuda->recordings)
+        cuda_ok(&cuda->err, cudaGraphExecDestroy(cuda->recording[--cuda->recordings].graph),
+                "dropping a recorded step");
+}
+
+static void recorded(struct context *c, const struct recording_key *key) {
+    struct cuda *cuda = c->dev->cuda;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t ready = NULL;
+    bool ended = cuda_ok(&c->err, cudaStreamEndCapture(cuda->stream, &graph), "recording a step");
+    cudaError_t status = ended ? cudaGraphInstantiate(&ready, graph, 0) : cudaSuccess;
+    if (graph) cudaGraphDestroy(graph);
+    if (!cuda_ok(&c->err, status, "recording a step") || c->err.set) return;
+    if (cuda->recordings == RECORDINGS_MOST) drop_recordings(c->dev);
+    cuda->recording[cuda->recordings++] = (struct recording){*key, ready};
+    cuda_ok(&c->err, cudaGraphLaunch(ready, cuda->stream), "a recorded step");
+}
+
+// --- the device ----------------------------------------------------------------------------------
+
+static void close_device(struct device *d) {
+    drop_recordings(d);
+    blas_close(d->cuda->blas);
+    cudaStreamDestroy(d->cuda->stream);
+    free(d->cuda->recording);
+    free(d->cuda);
+    free(d);
+}
+
+static const struct ops cuda_ops = {
+    .embed = cuda_embed,
+    .linear = cuda_linear,
+    .glu = cuda_glu,
+    .act_mul = cuda_act_mul,
+    .activate = cuda_activate,
+    .rms_norm = cuda_rms_norm,
+    .layer_norm = cuda_layer_norm,
+    .add_to = cuda_add_to,
+    .copy_to = cuda_copy_to,
+    .scale = cuda_scale,
+    .soft_cap = cuda_soft_cap,
+    .gather_rows = cuda_gather_rows,
+    .take_bands = cuda_take_bands,
+    .rope = cuda_rope,
+    .kv_write = cuda_kv_write,
+    .attention = cuda_attention,
+    .argmax = cuda_argmax,
+    .read = read_back,
+    .replay = replay,
+    .record = record,
+    .recorded = recorded,
+    .forget = drop_recordings,
+    .alloc = device_new,
+    .free = device_drop,
+    .upload = upload,
+    .copy = copy,
+    .clear = clear,
+    .memory = memory,
+    .measure = cuda_measure,
+    .close = close_device,
+};
+
+int cuda_devices(void) {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+    cudaGetLastError();
+    return 0;
+}
+
+struct device *cuda_open(int index, struct error *e) {
+    struct cudaDeviceProp p;
+    int count = cuda_devices();
+    if (index >= count) {
+        fail(e, "device \"cuda:%d\": this machine has %d CUDA device%s that the driver lets us use",
+             index, count, count == 1 ? "" : "s");
+        return NULL;
+    }
+    cudaStream_t stream = NULL;
+    if (!cuda_ok(e, cudaGetDeviceProperties(&p, index), "asking for the device's properties") ||
+        !cuda_ok(e, cudaSetDevice(index), "choosing the device"))
+        return NULL;
+    if (p.major < 8) {
+        fail(e, "device \"cuda:%d\": %s has compute capability %d.%d; 8.0 or later is needed",
+             index, p.name, p.major, p.minor);
+        return NULL;
+    }
+    if (!cuda_ok(e, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"))
+        return NULL;
+    struct device *d = mem_alloc(sizeof *d);
+    d->ops = &cuda_ops;
+    d->cuda = mem_alloc(sizeof *d->cuda);
+    d->cuda->index = index;
+    d->cuda->processors = p.multiProcessorCount;
+    d->cuda->stream = stream;
+    d->cuda->pairs = p.major >= 9;
+    d->cuda->blas = blas_open();
+    d->cuda->recording = mem_array(RECORDINGS_MOST, sizeof *d->cuda->recording);
+    snprintf(d->name, sizeof d->name, "cuda:%d (%.40s)", index, p.name);
+    return d;
+}

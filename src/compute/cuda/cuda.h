@@ -1,0 +1,59 @@
+// The CUDA backend's own names: what its files share. cuda.c has the device and its memory, the .cu
+// files the ops, each with the signature of its entry in ops.h. Every op enqueues on the device's
+// one stream; a launch that fails is noted in the context.
+#ifndef COMPUTE_CUDA_CUDA_H
+#define COMPUTE_CUDA_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "compute/ops.h"
+
+struct blas; // cuBLASLt, where the machine has it
+
+struct cuda {
+    int index, processors;
+    cudaStream_t stream;
+    struct error err; // of what has no context: copies. Surfaces at the next read
+    struct blas *blas;
+    struct recording *recording; // kept steps
+    int recordings;
+    bool pairs; // a launch may begin while the one before it ends
+};
+
+// Notes a failed call.
+bool cuda_ok(struct error *e, cudaError_t status, const char *what);
+
+// cuBLASLt: NULL when the machine has none.
+struct blas *blas_open(void);
+void blas_close(struct blas *b);
+// y [n, out] F32 (+)= x [n, in] w [out, in]^T of BF16, all but y contiguous. False: not done.
+bool blas_product(struct blas *b, cudaStream_t s, float *y, int64_t ldy, const void *x,
+                  const void *w, int64_t n, int64_t out, int64_t in);
+
+void cuda_embed(struct context *c, struct tensor y, const struct weight *w, struct tensor ids);
+void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor x,
+                 const struct weight *const w[]);
+void cuda_glu(struct context *c, struct tensor y, struct tensor x, const struct weight *gate,
+              const struct weight *up, enum activation act);
+void cuda_act_mul(struct context *c, struct tensor y, struct tensor a, struct tensor b,
+                  enum activation act);
+void cuda_activate(struct context *c, struct tensor x, enum activation act);
+void cuda_rms_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w, float eps);
+void cuda_layer_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                     struct tensor b, float eps);
+void cuda_add_to(struct context *c, struct tensor x, struct tensor y);
+void cuda_copy_to(struct context *c, struct tensor to, struct tensor from);
+void cuda_scale(struct context *c, struct tensor x, float by);
+void cuda_soft_cap(struct context *c, struct tensor x, float cap);
+void cuda_gather_rows(struct context *c, struct tensor y, struct tensor x, struct tensor rows);
+void cuda_take_bands(struct context *c, struct tensor y, struct tensor x, int64_t period,
+                     int64_t from, int64_t count);
+void cuda_rope(struct context *c, struct tensor x, const struct rows *rows, const struct rope *r);
+void cuda_kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
+                   struct tensor v);
+void cuda_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
+                    const struct rows *rows, const struct attention_options *opt);
+void cuda_argmax(struct context *c, struct tensor y, struct tensor x);
+bool cuda_measure(struct device *d, struct device_speed *out, struct error *e);
+
+#endif

@@ -1,0 +1,75 @@
+// What kernels share: loads of any float type, sums over a block, and how a kernel is launched.
+#ifndef COMPUTE_CUDA_DEVICE_CUH
+#define COMPUTE_CUDA_DEVICE_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "compute/cuda/cuda.h"
+}
+
+// Launches pair up (programmatic dependent launch): a kernel may start while the one before it
+// ends, so each first waits here for what that one wrote, and lets the next one start. What does
+// not depend on earlier kernels (weights) may be fetched before.
+static __device__ __forceinline__ void wait_for_input() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <typename... Params, typename... Args>
+static void launch(struct context *c, const char *op, void (*kernel)(Params...), dim3 grid,
+                   int threads, size_t shared, Args... args) {
+    cudaLaunchAttribute attribute[1] = {};
+    attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute[0].val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3((unsigned)threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = c->dev->cuda->stream;
+    config.attrs = attribute;
+    config.numAttrs = c->dev->cuda->pairs ? 1 : 0;
+    cuda_ok(&c->err, cudaLaunchKernelEx(&config, kernel, Params(args)...), op);
+}
+
+static __device__ __forceinline__ float load_float(const void *p, enum dtype type, int64_t i) {
+    if (type == DT_F32) return ((const float *)p)[i];
+    if (type == DT_F16) return __half2float(((const __half *)p)[i]);
+    return __bfloat162float(((const __nv_bfloat16 *)p)[i]);
+}
+
+static __device__ __forceinline__ float warp_sum(float v) {
+    for (int d = 16; d > 0; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
+    return v;
+}
+
+static __device__ __forceinline__ float warp_max(float v) {
+    for (int d = 16; d > 0; d >>= 1) v = fmaxf(v, __shfl_xor_sync(~0u, v, d));
+    return v;
+}
+
+// The sum over a block of at most 1024 threads, in every thread.
+static __device__ float block_sum(float v) {
+    __shared__ float part[32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = (blockDim.x + 31) / 32;
+    v = warp_sum(v);
+    __syncthreads();
+    if (lane == 0) part[warp] = v;
+    __syncthreads();
+    return warp_sum(lane < warps ? part[lane] : 0.0f);
+}
+
+static __device__ __forceinline__ float activated(float x, int act) {
+    if (act == ACT_SILU) return x / (1.0f + expf(-x));
+    if (act == ACT_GELU) return 0.5f * x * erfcf(-0.70710678118f * x);
+    // ACT_GELU_TANH: x (1 + tanh(u)) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+    return x / (1.0f + expf(-x * (1.5957691216f + 0.0713548163f * x * x)));
+}
+
+static __host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+#endif

@@ -1,0 +1,283 @@
+// Ops over rows that are bound by memory: embeddings, norms, elementwise, rotations, cache writes.
+#include "compute/cuda/device.cuh"
+
+static dim3 grid_of(int64_t n, int64_t each) { return dim3((unsigned)ceil_div(n, each)); }
+
+enum { THREADS = 256 };
+
+// Rows of F32: element (row, i) is at p[row * ld + i].
+struct view {
+    float *p;
+    int64_t n, width, ld;
+};
+
+static struct view view_of(struct tensor t) {
+    struct view v = {(float *)t.data, t.n[0], t.dims > 1 ? t.stride[0] : 1, t.stride[0]};
+    v.width = 1;
+    for (int d = 1; d < t.dims; d++) v.width *= t.n[d];
+    return v;
+}
+
+// --- elementwise ---------------------------------------------------------------------------------
+
+enum unary { UNARY_ACT, UNARY_SCALE, UNARY_CAP };
+
+static __global__ void unary_kernel(struct view x, enum unary what, int act, float by) {
+    wait_for_input();
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= x.n * x.width) return;
+    float *p = x.p + i / x.width * x.ld + i % x.width;
+    if (what == UNARY_ACT) *p = activated(*p, act);
+    if (what == UNARY_SCALE) *p *= by;
+    if (what == UNARY_CAP) *p = by * tanhf(*p / by);
+}
+
+static void unary(struct context *c, struct tensor x, enum unary what, int act, float by) {
+    struct view v = view_of(x);
+    if (v.n * v.width == 0) return;
+    launch(c, "an elementwise op", unary_kernel, grid_of(v.n * v.width, THREADS), THREADS, 0, v,
+           what, act, by);
+}
+
+void cuda_activate(struct context *c, struct tensor x, enum activation act) {
+    unary(c, x, UNARY_ACT, act, 0);
+}
+
+void cuda_scale(struct context *c, struct tensor x, float by) { unary(c, x, UNARY_SCALE, 0, by); }
+
+void cuda_soft_cap(struct context *c, struct tensor x, float cap) {
+    unary(c, x, UNARY_CAP, 0, cap);
+}
+
+enum binary { BINARY_ADD, BINARY_COPY, BINARY_ACT_MUL };
+
+static __global__ void binary_kernel(struct view y, struct view a, struct view b, enum binary what,
+                                     int act) {
+    wait_for_input();
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= y.n * y.width) return;
+    int64_t row = i / y.width, k = i % y.width;
+    float *to = y.p + row * y.ld + k, from = a.p[row * a.ld + k];
+    if (what == BINARY_ADD) *to += from;
+    if (what == BINARY_COPY) *to = from;
+    if (what == BINARY_ACT_MUL) *to = activated(from, act) * b.p[row * b.ld + k];
+}
+
+static void binary(struct context *c, struct tensor y, struct tensor a, struct tensor b,
+                   enum binary what, int act) {
+    struct view v = view_of(y);
+    if (v.n * v.width == 0) return;
+    launch(c, "an elementwise op", binary_kernel, grid_of(v.n * v.width, THREADS), THREADS, 0, v,
+           view_of(a), view_of(b), what, act);
+}
+
+void cuda_act_mul(struct context *c, struct tensor y, struct tensor a, struct tensor b,
+                  enum activation act) {
+    binary(c, y, a, b, BINARY_ACT_MUL, act);
+}
+
+void cuda_add_to(struct context *c, struct tensor x, struct tensor y) {
+    binary(c, x, y, y, BINARY_ADD, 0);
+}
+
+void cuda_copy_to(struct context *c, struct tensor to, struct tensor from) {
+    binary(c, to, from, from, BINARY_COPY, 0);
+}
+
+// y [n, width]: row i, column k is x's row rows[i] (NULL: i), column k / count * period + from +
+// k % count.
+static __global__ void take_kernel(struct view y, struct view x, const int32_t *rows,
+                                   int64_t period, int64_t from, int64_t count) {
+    wait_for_input();
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= y.n * y.width) return;
+    int64_t row = i / y.width, k = i % y.width;
+    int64_t source = rows ? rows[row] : row;
+    y.p[row * y.ld + k] = x.p[source * x.ld + k / count * period + from + k % count];
+}
+
+void cuda_gather_rows(struct context *c, struct tensor y, struct tensor x, struct tensor rows) {
+    struct view v = view_of(y);
+    if (v.n * v.width == 0) return;
+    launch(c, "gather_rows", take_kernel, grid_of(v.n * v.width, THREADS), THREADS, 0, v,
+           view_of(x), (const int32_t *)rows.data, v.width, 0, v.width);
+}
+
+void cuda_take_bands(struct context *c, struct tensor y, struct tensor x, int64_t period,
+                     int64_t from, int64_t count) {
+    struct view v = view_of(y);
+    if (v.n * v.width == 0) return;
+    launch(c, "take_bands", take_kernel, grid_of(v.n * v.width, THREADS), THREADS, 0, v, view_of(x),
+           (const int32_t *)NULL, period, from, count);
+}
+
+// --- norms ---------------------------------------------------------------------------------------
+
+// One block a row of the last dimension; `each` of them in a row of the first.
+static __global__ void norm_kernel(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t each,
+                                   int64_t width, const float *w, const float *b, float eps,
+                                   bool centred) {
+    wait_for_input();
+    int64_t row = blockIdx.x / each, part = blockIdx.x % each;
+    x += row * ldx + part * width;
+    y += row * ldy + part * width;
+    float mean = 0, square = 0;
+    if (centred) {
+        for (int64_t i = threadIdx.x; i < width; i += blockDim.x) mean += x[i];
+        mean = block_sum(mean) / (float)width;
+    }
+    for (int64_t i = threadIdx.x; i < width; i += blockDim.x)
+        square += (x[i] - mean) * (x[i] - mean);
+    float scale = 1.0f / sqrtf(block_sum(square) / (float)width + eps);
+    for (int64_t i = threadIdx.x; i < width; i += blockDim.x)
+        y[i] = (x[i] - mean) * scale * (w ? w[i] : 1.0f) + (b ? b[i] : 0.0f);
+}
+
+static void norm(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                 struct tensor b, float eps, bool centred) {
+    int64_t rows = tensor_rows(x), width = tensor_width(x);
+    if (!rows || !width) return;
+    int threads = width <= 128 ? 32 : width <= 1024 ? 128 : 512;
+    launch(c, centred ? "layer_norm" : "rms_norm", norm_kernel, dim3((unsigned)rows), threads, 0,
+           (float *)y.data, y.stride[0], (const float *)x.data, x.stride[0], rows / x.n[0], width,
+           (const float *)(w.dims ? w.data : NULL), (const float *)(b.dims ? b.data : NULL), eps,
+           centred);
+}
+
+void cuda_rms_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                   float eps) {
+    struct tensor none = {};
+    norm(c, y, x, w, none, eps, false);
+}
+
+void cuda_layer_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                     struct tensor b, float eps) {
+    norm(c, y, x, w, b, eps, true);
+}
+
+// --- rotations and the cache ---------------------------------------------------------------------
+
+struct rotation {
+    const int32_t *pos, *length;
+    const float *freq, *long_freq; // long_freq: NULL, or of sequences longer than `longest`
+    int64_t pairs, longest;
+    float scale;
+    bool interleaved;
+};
+
+static __device__ void rotate(float *head, int64_t pair, int64_t row, const struct rotation &r) {
+    const float *freq =
+        r.long_freq && r.length[row] > r.longest ? r.long_freq : r.freq;
+    float angle = (float)r.pos[row] * freq[pair], sine, cosine;
+    sincosf(angle, &sine, &cosine);
+    sine *= r.scale, cosine *= r.scale;
+    float *a = r.interleaved ? head + 2 * pair : head + pair;
+    float *b = r.interleaved ? a + 1 : a + r.pairs;
+    float was = *a;
+    *a = was * cosine - *b * sine;
+    *b = *b * cosine + was * sine;
+}
+
+static __global__ void rope_kernel(float *x, int64_t ld, int64_t n, int64_t heads, int64_t width,
+                                   struct rotation r) {
+    wait_for_input();
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n * heads * r.pairs) return;
+    int64_t row = i / (heads * r.pairs), head = i / r.pairs % heads;
+    rotate(x + row * ld + head * width, i % r.pairs, row, r);
+}
+
+void cuda_rope(struct context *c, struct tensor x, const struct rows *rows, const struct rope *r) {
+    struct rotation t = {(const int32_t *)rows->pos.data,
+                         (const int32_t *)rows->length.data,
+                         (const float *)r->inv_freq.data,
+                         (const float *)(r->long_freq.dims ? r->long_freq.data : NULL),
+                         r->inv_freq.n[0],
+                         r->longest,
+                         r->scale,
+                         r->interleaved};
+    int64_t n = x.n[0] * x.n[1] * t.pairs;
+    if (!n) return;
+    launch(c, "rope", rope_kernel, grid_of(n, THREADS), THREADS, 0, (float *)x.data, x.stride[0],
+           x.n[0], x.n[1], x.n[2], t);
+}
+
+static __device__ void store_float(void *p, enum dtype type, int64_t i, float v) {
+    if (type == DT_F32) ((float *)p)[i] = v;
+    if (type == DT_F16) ((__half *)p)[i] = __float2half_rn(v);
+    if (type == DT_BF16) ((__nv_bfloat16 *)p)[i] = __float2bfloat16_rn(v);
+}
+
+// One block a row.
+static __global__ void kv_write_kernel(struct tensor k_cache, struct tensor v_cache,
+                                       const int32_t *table, int64_t pages, const int32_t *seq,
+                                       const int32_t *index, const float *k, int64_t ldk,
+                                       const float *v, int64_t ldv) {
+    wait_for_input();
+    int64_t row = blockIdx.x, heads = k_cache.n[1], size = k_cache.n[2];
+    int64_t page = table[seq[row] * pages + index[row] / size], slot = index[row] % size;
+    for (int part = 0; part < (v ? 2 : 1); part++) {
+        const struct tensor &cache = part ? v_cache : k_cache;
+        const float *from = part ? v + row * ldv : k + row * ldk;
+        int64_t width = cache.n[3];
+        for (int64_t i = threadIdx.x; i < heads * width; i += blockDim.x) {
+            int64_t at = ((page * heads + i / width) * size + slot) * width + i % width;
+            store_float(cache.data, cache.type, at, from[i]);
+        }
+    }
+}
+
+void cuda_kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
+                   struct tensor v) {
+    if (!rows->n) return;
+    launch(c, "kv_write", kv_write_kernel, dim3((unsigned)rows->n), THREADS, 0, kv->k, kv->v,
+           (const int32_t *)kv->table.data, kv->table.n[1], (const int32_t *)rows->seq.data,
+           (const int32_t *)rows->index.data, (const float *)k.data, k.stride[0],
+           (const float *)(v.dims ? v.data : NULL), v.stride[0]);
+}
+
+// --- choice --------------------------------------------------------------------------------------
+
+struct choice {
+    float top;
+    int32_t at;
+};
+
+// The greater of two, the first of equals.
+static __device__ __forceinline__ struct choice better(struct choice a, struct choice b) {
+    return b.top > a.top || (b.top == a.top && b.at < a.at) ? b : a;
+}
+
+static __device__ struct choice warp_best(struct choice a) {
+    for (int d = 16; d > 0; d >>= 1) {
+        struct choice b = {__shfl_xor_sync(~0u, a.top, d), __shfl_xor_sync(~0u, a.at, d)};
+        a = better(a, b);
+    }
+    return a;
+}
+
+// One block of 1024 a row.
+static __global__ void argmax_kernel(int32_t *y, const float *x, int64_t ld, int64_t width) {
+    __shared__ struct choice best[32];
+    wait_for_input();
+    x += blockIdx.x * ld;
+    struct choice mine = {-INFINITY, INT32_MAX};
+    bool bad = false;
+    for (int64_t i = threadIdx.x; i < width; i += blockDim.x) {
+        struct choice next = {x[i], (int32_t)i};
+        if (isnan(next.top)) bad = true, next.top = -INFINITY;
+        mine = better(mine, next);
+    }
+    mine = warp_best(mine);
+    if (threadIdx.x % 32 == 0) best[threadIdx.x / 32] = mine;
+    bad = __syncthreads_or(bad);
+    if (threadIdx.x >= 32) return;
+    mine = warp_best(best[threadIdx.x]);
+    if (threadIdx.x == 0) y[blockIdx.x] = bad ? -1 - mine.at : mine.at;
+}
+
+void cuda_argmax(struct context *c, struct tensor y, struct tensor x) {
+    if (!y.n[0]) return;
+    launch(c, "argmax", argmax_kernel, dim3((unsigned)y.n[0]), 1024, 0, (int32_t *)y.data,
+           (const float *)x.data, x.stride[0], x.n[1]);
+}

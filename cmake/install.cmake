@@ -30,6 +30,10 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/${HEADER})
       MLXCEL_FEATURES="${FEATURES}")
     target_link_libraries(mlxcel-shared PRIVATE options Threads::Threads m PkgConfig::JSONC
       PkgConfig::ONIG PkgConfig::UTF8PROC)
+    if(MLXCEL_CUDA)
+      target_compile_definitions(mlxcel-shared PRIVATE HAVE_CUDA)
+      target_link_libraries(mlxcel-shared PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
+    endif()
     set_target_properties(mlxcel-shared PROPERTIES OUTPUT_NAME mlxcel
       VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
     install(TARGETS mlxcel-shared LIBRARY)

@@ -46,6 +46,14 @@ if(MLXCEL_TESTS)
     endif()
   endforeach()
 
+  # The same on a CUDA device, where there is one.
+  if(MLXCEL_CUDA)
+    foreach(NAME test_ops test_attention test_families)
+      add_test(NAME ${NAME}_cuda COMMAND ${NAME} --device cuda)
+      set_tests_properties(${NAME}_cuda PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
+    endforeach()
+  endif()
+
   # Which folder may include which; and that the script sees it when one may not.
   add_test(NAME layers COMMAND ${CMAKE_SOURCE_DIR}/tools/layers ${CMAKE_SOURCE_DIR}/src)
   add_test(NAME layers_seen COMMAND ${CMAKE_SOURCE_DIR}/tools/layers

@@ -55,9 +55,11 @@ static inline void fixture_close(struct fixture *f) {
     free(f->dir);
 }
 
-// Opens the fixture's engine, or fails the test with its error.
+// Opens the fixture's engine, on the CPU if nothing else is asked, or fails the test with its
+// error.
 static inline struct engine *fixture_engine(const char *dir, struct engine_options opt) {
     struct error e = {0};
+    if (!opt.device) opt.device = "cpu";
     struct engine *engine = engine_open(dir, &opt, &e);
     if (!engine) fail_msg("%s", e.text);
     return engine;

@@ -26,6 +26,27 @@ static inline float noise(void) { // near enough to normal, of variance 1
 
 // --- machines: one device and context at a time, with what a test puts on it ---------------------
 
+// What is tested, "cpu" unless a test program was given --device NAME.
+static const char *test_device = "cpu";
+
+enum { TEST_SKIPPED = 77 }; // as CTest is told
+
+// Reads --device. Ends the program where this build or machine has no such device.
+static inline void test_options(int argc, char **argv) {
+    struct error e = {0};
+    if (argc != 3 || strcmp(argv[1], "--device") != 0) return;
+    test_device = argv[2];
+    struct device *d = device_open(test_device, &(struct device_options){1, ISA_BEST}, &e);
+    if (!d) {
+        print_message("skipped: %s\n", e.text);
+        exit(TEST_SKIPPED);
+    }
+    print_message("device: %s\n", d->name);
+    device_close(d);
+}
+
+static inline bool on_cpu(void) { return !strcmp(test_device, "cpu"); }
+
 struct machine {
     struct device *dev;
     struct context c;
@@ -38,10 +59,10 @@ struct machine {
 static inline void machine_open(struct machine *m, enum isa isa, int threads, enum precision p) {
     struct error e = {0};
     *m = (struct machine){.isa = isa, .threads = threads};
-    m->dev = device_open("cpu", &(struct device_options){threads, isa}, &e);
+    m->dev = device_open(test_device, &(struct device_options){threads, isa}, &e);
     if (!m->dev) print_message("%s\n", e.text);
     assert_non_null(m->dev);
-    assert_true(context_open(&m->c, m->dev, p, 8 << 20, false, &e));
+    assert_true(context_open(&m->c, m->dev, p, on_cpu() ? 8 << 20 : 1 << 28, false, &e));
 }
 
 static inline void machine_clear(struct machine *m) {
@@ -89,17 +110,23 @@ static inline float *noise_array(int64_t n) {
     return x;
 }
 
-// Runs a check on every instruction set of this machine, with one thread and with three.
+static inline void one_machine(enum isa isa, int threads, enum precision p,
+                               void (*check)(struct machine *m)) {
+    struct machine m;
+    random_state = 1;
+    machine_open(&m, isa, threads, p);
+    check(&m);
+    machine_close(&m);
+}
+
+// Runs a check on every instruction set of this machine, with one thread and with three; or on the
+// device that is tested.
 static inline void each_machine(enum precision p, void (*check)(struct machine *m)) {
-    for (int isa = ISA_PLAIN; isa < ISA_BEST; isa++) {
+    if (!on_cpu()) one_machine(ISA_BEST, 1, p, check);
+    for (int isa = ISA_PLAIN; isa < ISA_BEST && on_cpu(); isa++) {
         if (!isa_supported((enum isa)isa)) continue;
-        for (int threads = 1; threads <= 3; threads += 2) {
-            struct machine m;
-            random_state = 1;
-            machine_open(&m, (enum isa)isa, threads, p);
-            check(&m);
-            machine_close(&m);
-        }
+        for (int threads = 1; threads <= 3; threads += 2)
+            one_machine((enum isa)isa, threads, p, check);
     }
 }
 
@@ -109,6 +136,17 @@ static inline void expect_near(const char *what, int64_t at, double got, double 
     print_message("%s: element %lld is %.9g, not %.9g (tolerance %.3g)\n", what, (long long)at, got,
                   want, tolerance);
     assert_true(false);
+}
+
+// The same, bit for bit; on a GPU, where the kernel depends on the number of rows, but for the
+// order of sums: `tolerance` of the greatest.
+static inline void expect_same(const char *what, const float *got, const float *want, int64_t n,
+                               double tolerance) {
+    double most = 0;
+    if (on_cpu()) assert_memory_equal(got, want, (size_t)n * sizeof *got);
+    for (int64_t i = 0; i < n && !on_cpu(); i++) most = fmax(most, fabs((double)want[i]));
+    for (int64_t i = 0; i < n && !on_cpu(); i++)
+        expect_near(what, i, got[i], want[i], tolerance * most);
 }
 
 // --- rounding ------------------------------------------------------------------------------------

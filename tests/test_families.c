@@ -1,6 +1,7 @@
 // Every family's reference cases: in one pass, in chunks of odd sizes and token by token, the
 // logits are the independent implementation's; the greedy continuation is too.
 #include "fixture.h"
+#include "machine.h"
 
 #include <math.h>
 
@@ -26,9 +27,11 @@ static float *run_logits(const struct fixture *f, struct engine_options opt) {
 }
 
 static void check_logits(const struct fixture *f, enum isa isa, int64_t chunk) {
-    float *got = run_logits(
-        f, (struct engine_options){
-               .precision = PRECISION_F32, .isa = isa, .chunk = chunk, .threads = chunk ? 1 : 2});
+    float *got = run_logits(f, (struct engine_options){.device = test_device,
+                                                       .precision = PRECISION_F32,
+                                                       .isa = isa,
+                                                       .chunk = chunk,
+                                                       .threads = chunk ? 1 : 2});
     size_t count = f->n * (size_t)f->vocab;
     double worst = 0, scale = deviation(f->logits, count);
     for (size_t i = 0; i < count; i++) worst = fmax(worst, fabs((double)got[i] - f->logits[i]));
@@ -49,7 +52,8 @@ static double bits_per_weight(const char *dir) {
 // bits. These models of a few random layers are sensitive, and where a router's choice is close
 // another expert may be chosen. A mistake would be of the order of the logits themselves.
 static void check_native(const struct fixture *f) {
-    float *got = run_logits(f, (struct engine_options){.isa = ISA_BEST, .threads = 1});
+    float *got = run_logits(f, (struct engine_options){
+.device = test_device, .isa = ISA_BEST, .threads = 1});
     size_t count = f->n * (size_t)f->vocab;
     double sum = 0, bound = bits_per_weight(f->dir) < 16 ? 0.1 : 0.005;
     for (size_t i = 0; i < count; i++) sum += pow((double)got[i] - f->logits[i], 2);
@@ -62,7 +66,8 @@ static void check_native(const struct fixture *f) {
 
 static void check_greedy(const struct fixture *f, enum isa isa) {
     struct engine *e = fixture_engine(
-        f->dir, (struct engine_options){.precision = PRECISION_F32, .isa = isa, .threads = 1});
+        f->dir, (struct engine_options){
+                    .device = test_device, .precision = PRECISION_F32, .isa = isa, .threads = 1});
     int32_t *got = mem_array(f->greedy_count + 1, sizeof *got);
     size_t n = fixture_run(e,
                            (struct request){.prompt = f->ids,
@@ -76,15 +81,31 @@ static void check_greedy(const struct fixture *f, enum isa isa) {
     engine_close(e);
 }
 
+static void check_with(const struct fixture *f, enum isa isa) {
+    const int64_t chunks[] = {0, 7, 1};
+    for (size_t i = 0; i < 3; i++) check_logits(f, isa, chunks[i]);
+    if (f->greedy_count) check_greedy(f, isa);
+}
+
+// Whether the device has all ops that the model needs. It must say so before it loads.
+static bool computes(const char *dir) {
+    struct error e = {0};
+    struct engine_options opt = {.device = test_device, .isa = ISA_BEST, .dry = true};
+    struct engine *engine = engine_open(dir, &opt, &e);
+    engine_close(engine);
+    if (engine) return true;
+    if (on_cpu() || !strstr(e.text, "has no op")) fail_msg("%s", e.text);
+    print_message("left out: %s\n", e.text);
+    return false;
+}
+
 static void check_case(const char *dir) {
+    if (!computes(dir)) return;
     struct fixture f;
     fixture_open(&f, dir);
-    for (int isa = ISA_PLAIN; isa < ISA_BEST; isa++) {
-        if (!isa_supported((enum isa)isa)) continue;
-        const int64_t chunks[] = {0, 7, 1};
-        for (size_t i = 0; i < 3; i++) check_logits(&f, (enum isa)isa, chunks[i]);
-        if (f.greedy_count) check_greedy(&f, (enum isa)isa);
-    }
+    for (int isa = ISA_PLAIN; isa < ISA_BEST && on_cpu(); isa++)
+        if (isa_supported((enum isa)isa)) check_with(&f, (enum isa)isa);
+    if (!on_cpu()) check_with(&f, ISA_BEST);
     check_native(&f);
     fixture_close(&f);
 }
@@ -109,14 +130,15 @@ static void test_family(void **state) {
 static void test_positions(void **state) {
     (void)state;
     struct error e = {0};
-    struct engine_options opt = {.context = 77};
+    struct engine_options opt = {.device = test_device, .context = 77};
     engine_close(fixture_engine(FIXTURES "/gpt2/base", opt));
     opt.context = 78;
     assert_null(engine_open(FIXTURES "/gpt2/base", &opt, &e));
     assert_non_null(strstr(e.text, "has only 77 positions"));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    test_options(argc, argv);
     size_t n;
     const struct family *const *all = families(&n);
     struct CMUnitTest *tests = mem_array(n + 1, sizeof *tests);

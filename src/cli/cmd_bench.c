@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "engine/bench.h"
 
-enum { LEAST_BATCH = 512, WARM_TOKENS = 8 };
+enum { WARM_TOKENS = 8 };
 
 // One kind of pass, its repetitions, and what they are of the limit.
 struct result {
@@ -71,11 +71,12 @@ static void compare(const struct engine *engine, const struct report *report, st
     r->of_limit = r->of_bandwidth > r->of_ops ? r->of_bandwidth : r->of_ops;
 }
 
-// Weights in few bits may be multiplied in 8, others only in f32.
+// A GPU multiplies in bf16; on the CPU weights in few bits may be multiplied in 8, others in f32.
 static void choose_peak(struct report *r, bool native) {
     bool int8 = native && r->info->bits_per_weight < 16 && r->machine.int8 > r->machine.f32;
-    r->peak_name = int8 ? "int8" : "f32";
-    r->peak = int8 ? r->machine.int8 : r->machine.f32;
+    bool bf16 = native && r->machine.bf16 > r->machine.f32;
+    r->peak_name = bf16 ? "bf16" : int8 ? "int8" : "f32";
+    r->peak = bf16 ? r->machine.bf16 : int8 ? r->machine.int8 : r->machine.f32;
 }
 
 static bool measure(struct engine *engine, struct report *r, bool progress, struct error *e) {
@@ -117,6 +118,7 @@ static void add_text(struct str *s, const struct report *r) {
     str_printf(s, "%-14sreads %.1f GB/s, copies %.1f GB/s; peak %.0f Gop/s in f32", "machine",
                r->machine.read / 1e9, r->machine.copy / 1e9, r->machine.f32 / 1e9);
     if (r->machine.int8 > 0) str_printf(s, ", %.0f Gop/s in int8", r->machine.int8 / 1e9);
+    if (r->machine.bf16 > 0) str_printf(s, ", %.0f Gop/s in bf16", r->machine.bf16 / 1e9);
     str_addc(s, '\n');
     add_result_text(s, "prompt", r, &r->prompt);
     add_result_text(s, "generation", r, &r->generation);
@@ -167,6 +169,7 @@ static void add_json(struct str *s, const struct report *r) {
     add_number(s, "copy_bytes_per_second", r->machine.copy);
     add_number(s, "f32_ops_per_second", r->machine.f32);
     add_number(s, "int8_ops_per_second", r->machine.int8);
+    add_number(s, "bf16_ops_per_second", r->machine.bf16);
     add_name(s, "peak", r->peak_name);
     str_addc(s, '}');
     add_result_json(s, "prompt", &r->prompt);
@@ -200,7 +203,7 @@ static struct engine *open_engine(const struct args *a, const struct report *r, 
     opt.load_dummy = !strcmp(r->load_format, "dummy");
     opt.context = p->depth + (p->tokens > g->tokens ? p->tokens : g->tokens) + 1;
     opt.sequences = p->sequences;
-    opt.batch = p->sequences > LEAST_BATCH ? p->sequences : LEAST_BATCH;
+    opt.batch = 0;
     struct engine *engine = NULL;
     if (opt.load_dummy || check_context(r->path, &opt, e)) engine = engine_open(r->path, &opt, e);
     cli_progress_clear(&progress);
@@ -250,7 +253,7 @@ static const struct arg args[] = {
      "dummy: random weights in the shape of config.json, the only file that is read"},
     {"-t --threads", ARG_INT, "N", "LLAMA_ARG_THREADS", "0", -1, 4096,
      "CPU threads; 0 or less: one a physical core"},
-    {"--device", ARG_CHOICE, "auto|gpu|cpu", "MLXCEL_DEVICE", "auto", 0, 0,
+    {"--device", ARG_TEXT, "auto|gpu|cpu|cuda[:N]", "MLXCEL_DEVICE", "auto", 0, 0,
      "where to compute; auto and gpu: the GPU if this build and machine have one, else the CPU"},
     {"--precision", ARG_CHOICE, "native|f32", NULL, "native", 0, 0,
      "f32: every operation in 32-bit floats; native: as fast as tests show to be safe"},

@@ -15,7 +15,7 @@ static const struct arg engine_args[] = {
      "tokens of prompt and answer together; 0: what the model was made for, or less if memory asks"},
     {"--threads", ARG_INT, "N", "LLAMA_ARG_THREADS", "0", -1, 4096,
      "CPU threads; 0 or less: one a physical core"},
-    {"--device", ARG_CHOICE, "auto|gpu|cpu", "MLXCEL_DEVICE", "auto", 0, 0,
+    {"--device", ARG_TEXT, "auto|gpu|cpu|cuda[:N]", "MLXCEL_DEVICE", "auto", 0, 0,
      "where to compute; auto and gpu: the GPU if this build and machine have one, else the CPU"},
     {"--precision", ARG_CHOICE, "native|f32", NULL, "native", 0, 0,
      "f32: every operation in 32-bit floats; native: as fast as tests show to be safe"},

@@ -312,6 +312,7 @@ static void check_matrices(struct context *c, const char *op, const struct matri
 
 struct tensor head_linear(struct context *c, struct tensor x, const struct matrices *w,
                           bool columns) {
+    has(c, ops(c)->head_linear, "head_linear");
     f32_rows(c, "head_linear", "x", x);
     check_matrices(c, "head_linear", w);
     int64_t in = columns ? w->w->out : w->w->in, out = columns ? w->w->in : w->w->out;
@@ -399,6 +400,7 @@ static bool check_groups(struct context *c, int64_t experts, const struct route_
 }
 
 struct routes route(struct context *c, struct tensor logits, const struct route_options *opt) {
+    has(c, ops(c)->route, "route");
     f32_rows(c, "route", "logits", logits);
     int64_t n = logits.n[0], experts = tensor_width(logits);
     want(c, logits.dims == 2 && opt->top >= 1 && opt->top <= experts,
@@ -433,6 +435,7 @@ static void check_experts(struct context *c, const char *op, struct tensor x,
 
 struct tensor expert_linear(struct context *c, struct tensor x, const struct routes *r,
                             const struct matrices *w) {
+    has(c, ops(c)->expert_linear, "expert_linear");
     check_experts(c, "expert_linear", x, r, w);
     struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){x.n[0], w->w[0].out});
     if (!c->err.set) ops(c)->expert_linear(c, y, x, r, w);
@@ -459,6 +462,7 @@ struct tensor expert_glu(struct context *c, struct tensor x, const struct routes
 }
 
 struct tensor expert_sum(struct context *c, struct tensor x, const struct routes *r) {
+    has(c, ops(c)->expert_sum, "expert_sum");
     f32_rows(c, "expert_sum", "x", x);
     want(c, x.dims == 2 && x.n[0] == r->order.n[0], "expert_sum: x does not have an entry a row");
     struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){r->ids.n[0], tensor_width(x)});

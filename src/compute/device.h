@@ -25,8 +25,8 @@ struct device {
     struct cuda *cuda; // CUDA
 };
 
-// name: "cpu"; "cuda" or "cuda:N" (the Nth, from 0); "auto": a GPU where this build and machine have
-// one, else the CPU. An unknown device, or one this build or machine lacks, is an error.
+// name: "cpu"; "cuda" or "cuda:N" (the Nth, from 0); "auto": a GPU where this build and machine
+// have one, else the CPU. An unknown device, or one this build or machine lacks, is an error.
 struct device *device_open(const char *name, const struct device_options *opt, struct error *e);
 // A name for device_open of what a user wishes: "gpu" is "auto", but tells when there is no GPU.
 const char *device_wish(const char *word);

@@ -38,6 +38,12 @@ static inline bool same_shape(struct context *c, const char *op, struct tensor a
     return want(c, tensor_same_shape(a, b), "%s: shapes differ: %s and %s", op, left, right);
 }
 
+// Refuses what the device's backend has no such op for. Seen in the dry run, before a model loads.
+static inline bool has(struct context *c, bool there, const char *op) {
+    return want(c, there, "%s has no op \"%s\", which this model needs (--device cpu)",
+                c->dev->name, op);
+}
+
 // Whether the backend is to compute: nothing failed so far, and this is no dry run.
 static inline bool go(const struct context *c) { return !c->err.set && !c->dry; }
 

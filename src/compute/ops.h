@@ -79,7 +79,8 @@ struct ops {
     void (*argmax)(struct context *c, struct tensor y, struct tensor x);
     void (*read)(struct context *c, void *host, const void *data, size_t size);
 
-    // Recorded steps; NULL where the device has none. replay: whether there is one, which then runs.
+    // Recorded steps; NULL where the device has none. replay: whether there is one, which then
+    // runs.
     bool (*replay)(struct context *c, const struct recording_key *key);
     void (*record)(struct context *c);
     void (*recorded)(struct context *c, const struct recording_key *key); // and runs it

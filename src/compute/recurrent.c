@@ -37,6 +37,7 @@ static void check_table(struct context *c, const char *op, const char *name, str
 
 struct tensor convolve(struct context *c, struct tensor x, struct tensor w, struct tensor b,
                        const struct rows *rows, struct tensor state) {
+    has(c, ops(c)->convolve, "convolve");
     int64_t taps = w.n[0], channels = tensor_width(x);
     want(c, w.dims == 2 && taps >= 2 && taps <= CONVOLVE_TAPS, "convolve: %lld taps",
          (long long)taps);
@@ -50,6 +51,7 @@ struct tensor convolve(struct context *c, struct tensor x, struct tensor w, stru
 
 struct tensor selective_scan(struct context *c, const struct scan_inputs *in, struct tensor a,
                              struct tensor d, const struct rows *rows, struct tensor state) {
+    has(c, ops(c)->selective_scan, "selective_scan");
     static const char op[] = "selective_scan";
     int64_t states = a.n[0], channels = tensor_width(in->x);
     check_table(c, op, "a", a, 2, states, channels);
@@ -65,6 +67,7 @@ struct tensor selective_scan(struct context *c, const struct scan_inputs *in, st
 
 struct tensor ssd_scan(struct context *c, const struct ssd_inputs *in, const struct ssd *s,
                        const struct rows *rows, struct tensor state) {
+    has(c, ops(c)->ssd_scan, "ssd_scan");
     static const char op[] = "ssd_scan";
     want(c, s->groups > 0 && s->heads % s->groups == 0, "%s: %lld heads in %lld groups", op,
          (long long)s->heads, (long long)s->groups);
@@ -83,6 +86,7 @@ struct tensor ssd_scan(struct context *c, const struct ssd_inputs *in, const str
 
 struct tensor gated_lru(struct context *c, const struct lru_inputs *in, struct tensor rate,
                         const struct rows *rows, struct tensor state) {
+    has(c, ops(c)->gated_lru, "gated_lru");
     static const char op[] = "gated_lru";
     int64_t width = tensor_width(in->x);
     check_table(c, op, "rate", rate, 1, 0, width);

@@ -11,17 +11,19 @@
 
 enum {
     LEAST_CONTEXT = 256,
-    DEFAULT_BATCH = 512,
+    DEFAULT_BATCH = 512, // on the CPU; on a GPU:
+    DEFAULT_GPU_BATCH = 4096,
     MOST_BATCH = 1 << 16,
     MOST_SEQUENCES = 4096,
     MOST_SNAPSHOTS = 1 << 16
 };
 static const int64_t MOST_CONTEXT = (int64_t)1 << 32;
 
-static bool check_options(struct engine_options *o, struct error *err) {
-    if (!o->device) o->device = "auto";
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static bool check_options(struct engine_options *o, const struct device *dev, struct error *err) {
     if (!o->sequences) o->sequences = 1;
-    if (!o->batch) o->batch = DEFAULT_BATCH;
+    if (!o->batch) o->batch = most(dev->host ? DEFAULT_BATCH : DEFAULT_GPU_BATCH, o->sequences);
     if (!o->chunk) o->chunk = o->batch;
     if (o->chunk > o->batch) o->chunk = o->batch;
     if (o->context < 0 || o->context > MOST_CONTEXT)
@@ -74,8 +76,6 @@ static bool open_model(struct engine *e, const char *path, struct error *err) {
     return e->decoder && check_positions(e, err) &&
            weights_check_unused(e->weights, decoder_layout(e->decoder)->ignored, err);
 }
-
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static struct state_plan plan(const struct engine *e, int64_t context) {
     return (struct state_plan){
@@ -215,14 +215,11 @@ static void open_list(struct engine *e, struct tensor *device, int64_t n, struct
 }
 
 static bool open_lists(struct engine *e, struct error *err) {
-    int64_t n = e->opt.batch;
-    open_list(e, &e->rows.ids, n, err);
-    open_list(e, &e->rows.pos, n, err);
-    open_list(e, &e->rows.index, n, err);
-    open_list(e, &e->rows.seq, n, err);
-    open_list(e, &e->rows.run, n + 1, err);
-    open_list(e, &e->rows.length, n, err);
-    open_list(e, &e->rows_wanted, n, err);
+    int64_t each = e->opt.batch + STEP_ALIGN, all = STEP_LISTS * each;
+    open_list(e, &e->inputs, all, err);
+    open_list(e, &e->chosen, e->opt.batch, err);
+    e->staged = mem_array((size_t)all, sizeof *e->staged);
+    e->choice = mem_array((size_t)e->opt.batch, sizeof *e->choice);
     return !err->set;
 }
 
@@ -261,8 +258,9 @@ struct engine *engine_open(const char *path, const struct engine_options *opt, s
     struct engine *e = mem_alloc(sizeof *e);
     e->opt = *opt;
     struct device_options dev = {.threads = opt->threads, .isa = opt->isa};
-    if (check_options(&e->opt, err) && open_model(e, path, err) &&
-        (e->dev = device_open(e->opt.device, &dev, err)) != NULL) {
+    if (!e->opt.device) e->opt.device = "auto";
+    e->dev = device_open(e->opt.device, &dev, err);
+    if (e->dev && check_options(&e->opt, e->dev, err) && open_model(e, path, err)) {
         snprintf(e->info.device, sizeof e->info.device, "%s", e->dev->name);
         describe(e);
         e->max_wanted = e->opt.sequences * (1 + e->opt.drafts);
@@ -273,18 +271,15 @@ struct engine *engine_open(const char *path, const struct engine_options *opt, s
     return NULL;
 }
 
-static void close_lists(struct engine *e) {
-    struct tensor list[] = {e->rows.ids, e->rows.pos,    e->rows.index, e->rows.seq,
-                            e->rows.run, e->rows.length, e->rows_wanted};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) device_free(e->dev, list[i].data);
-}
-
 void engine_close(struct engine *e) {
     if (!e) return;
     sched_close(&e->sched);
     free(e->logits);
+    free(e->staged);
+    free(e->choice);
     if (e->dev) {
-        close_lists(e);
+        device_free(e->dev, e->inputs.data);
+        device_free(e->dev, e->chosen.data);
         context_close(&e->ctx);
         state_close(&e->state);
         store_close(&e->store);

@@ -10,6 +10,9 @@
 #include "engine/state.h"
 #include "models/family.h"
 
+// Rows of the steps that are recorded: each has its own recording.
+enum { STEADY_MOST = 64, STEP_LISTS = 6, STEP_ALIGN = 16 };
+
 struct engine {
     struct engine_options opt;
     struct engine_info info;
@@ -23,10 +26,14 @@ struct engine {
     struct state state;
     struct schedule sched;
     struct context ctx;
-    int64_t max_wanted;        // rows of logits a step can give
-    float *logits;             // [max_wanted, vocab] host
-    struct rows rows;          // where a step's rows go: device tensors of [batch]
-    struct tensor rows_wanted; // [batch] I32
+    int64_t max_wanted; // rows of logits a step can give
+    float *logits;      // [max_wanted, vocab] host
+    // What a step reads, in one list that goes to the device at once: inputs there, staged here
+    struct tensor inputs;
+    int32_t *staged;
+    struct tensor chosen;      // [batch] I32, device: the greatest logit of each row that is wanted
+    int32_t *choice;           // [batch] the same on the host
+    bool met[STEADY_MOST + 1]; // steps of so many rows were computed, and are recorded from now on
     bool nan_told;
 };
 

@@ -55,6 +55,13 @@ struct sampler *sampler_open(const struct sampling *s, int64_t vocab) {
     return p;
 }
 
+static bool penalizes(const struct sampling *p) {
+    bool any = p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
+    return any && p->penalty_window != 0;
+}
+
+bool sampler_greedy(const struct sampler *s) { return s->s.temperature <= 0 && !penalizes(&s->s); }
+
 void sampler_close(struct sampler *s) {
     if (!s) return;
     free(s->pick);
@@ -72,8 +79,7 @@ static double uniform(struct sampler *s) {
 
 static void penalize(struct sampler *s, float *logits, const int32_t *history, size_t n) {
     const struct sampling *p = &s->s;
-    bool any = p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
-    if (!any || p->penalty_window == 0) return;
+    if (!penalizes(p)) return;
     if (p->penalty_window > 0 && (size_t)p->penalty_window < n) {
         history += n - (size_t)p->penalty_window;
         n = (size_t)p->penalty_window;

@@ -26,7 +26,8 @@ bool sampling_check(const struct sampling *s, struct error *e);
 
 struct sampler; // one sequence's: its seed's stream and the candidates' memory
 struct sampler *sampler_open(const struct sampling *s, int64_t vocab);
-void sampler_close(struct sampler *s); // NULL is fine
+bool sampler_greedy(const struct sampler *s); // it takes the greatest logit, as it is
+void sampler_close(struct sampler *s);        // NULL is fine
 // logits [vocab] are changed. history: the tokens so far, the prompt's included. Ties go to the
 // lowest id; NaN counts as the least logit. The same seed and logits give the same tokens.
 int32_t sampler_next(struct sampler *s, float *logits, const int32_t *history, size_t n);

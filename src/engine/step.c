@@ -87,56 +87,112 @@ struct engine_stats engine_stats(const struct engine *e) {
     return s;
 }
 
-static struct tensor upload(struct engine *e, struct tensor device, const int32_t *host,
-                            int64_t n) {
-    device_upload(e->dev, device.data, host, (size_t)n * sizeof *host);
-    return tensor_slice(device, 0, 0, n);
+// Puts a list at *at of what goes to the device. Where it is depends on the lists' lengths alone.
+static struct tensor stage(struct engine *e, int64_t *at, const int32_t *list, int64_t n) {
+    struct tensor t = tensor_slice(e->inputs, 0, *at, n);
+    memcpy(e->staged + *at, list, (size_t)n * sizeof *list);
+    *at += (n + STEP_ALIGN - 1) / STEP_ALIGN * STEP_ALIGN;
+    return t;
 }
 
-static bool forward(struct engine *e, struct error *err) {
+struct step_input {
+    struct rows rows;
+    struct tensor wanted;
+};
+
+static struct step_input upload(struct engine *e) {
     const struct step_rows *host = &e->sched.rows;
-    const struct rows *device = &e->rows;
-    struct rows rows = {.n = host->n, .runs = host->runs};
-    rows.ids = upload(e, device->ids, host->ids, host->n);
-    rows.pos = upload(e, device->pos, host->index, host->n);
-    rows.index = upload(e, device->index, host->index, host->n);
-    rows.seq = upload(e, device->seq, host->seq, host->n);
-    rows.length = upload(e, device->length, host->length, host->n);
-    rows.run = upload(e, device->run, host->run, host->runs + 1);
-    struct tensor wanted = upload(e, e->rows_wanted, host->want, host->wanted);
+    struct step_input in = {.rows = {.n = host->n, .runs = host->runs}};
+    struct rows *rows = &in.rows;
+    int64_t at = 0;
+    rows->ids = stage(e, &at, host->ids, host->n);
+    rows->index = stage(e, &at, host->index, host->n);
+    rows->pos = rows->index;
+    rows->seq = stage(e, &at, host->seq, host->n);
+    rows->length = stage(e, &at, host->length, host->n);
+    rows->run = stage(e, &at, host->run, host->runs + 1);
+    in.wanted = stage(e, &at, host->want, host->wanted);
+    device_upload(e->dev, e->inputs.data, e->staged, (size_t)at * sizeof *e->staged);
     state_upload(&e->state);
+    return in;
+}
+
+// Whether of every wanted row only the greatest logit matters, so that no logits need come back.
+static bool all_greedy(const struct engine *e) {
+    for (size_t i = 0; i < e->sched.turns; i++) {
+        const struct task *t = e->sched.turn[i].task;
+        if (t->prompt_logits || !t->sampler || !sampler_greedy(t->sampler)) return false;
+    }
+    return true;
+}
+
+static void compute(struct engine *e, const struct step_input *in, bool greedy) {
     struct context *c = &e->ctx;
     size_t mark = scratch_mark(c);
-    struct tensor logits = decoder_forward(c, e->decoder, &rows, e->state.layer, wanted);
-    read_f32(c, logits, e->logits);
+    struct tensor logits = decoder_forward(c, e->decoder, &in->rows, e->state.layer, in->wanted);
+    if (greedy)
+        argmax(c, tensor_slice(e->chosen, 0, 0, in->wanted.n[0]), logits);
+    else
+        read_f32(c, logits, e->logits);
     scratch_release(c, mark);
+}
+
+// A step of one greedy row of each of n sequences: all that differs from one to the next is in the
+// lists and page tables.
+static void compute_steady(struct engine *e, const struct step_input *in) {
+    struct context *c = &e->ctx;
+    int64_t n = in->rows.n;
+    if (step_replay(c, n)) return;
+    bool record = e->met[n];
+    if (record) step_record(c);
+    compute(e, in, true);
+    if (record) step_recorded(c, n);
+    e->met[n] = true;
+}
+
+static bool forward(struct engine *e, bool greedy, struct error *err) {
+    struct step_input in = upload(e);
+    struct context *c = &e->ctx;
+    int64_t n = in.rows.n, wanted = in.wanted.n[0];
+    if (greedy && n <= STEADY_MOST && in.rows.runs == n && wanted == n)
+        compute_steady(e, &in);
+    else
+        compute(e, &in, greedy);
+    if (greedy) read_i32(c, tensor_slice(e->chosen, 0, 0, wanted), e->choice);
     return !c->err.set || fail(err, "a step failed: %s", c->err.text);
 }
 
 // Damaged weights make NaN of everything, which would else look like an odd answer.
-static void check_numbers(struct engine *e, const float *logits) {
-    if (e->nan_told || !isnan(logits[0])) return;
+static void check_numbers(struct engine *e, bool bad) {
+    if (e->nan_told || !bad) return;
     log_say(LOG_WARN, "the model's logits are NaN: its weights are damaged, or overflow "
                       "(try --precision f32)");
     e->nan_told = true;
 }
 
-// Takes a turn's rows of logits, the first of which is *logits: those that the caller asked for,
-// and tokens as long as the next row is of the token chosen.
-static void take(struct engine *e, struct turn *turn, float **logits) {
+// The token after wanted row `at`.
+static int32_t choose(struct engine *e, const struct task *t, size_t at, bool greedy) {
+    float *logits = e->logits + at * (size_t)e->info.vocab;
+    int32_t id = greedy ? e->choice[at] : 0;
+    check_numbers(e, greedy ? id < 0 : isnan(logits[0]));
+    if (!greedy) return sampler_next(t->sampler, logits, t->ids, t->n);
+    return id < 0 ? -1 - id : id;
+}
+
+// Takes a turn's wanted rows, the first of which is *at: logits that the caller asked for, and
+// tokens as long as the next row is of the token chosen.
+static void take(struct engine *e, struct turn *turn, size_t *at, bool greedy) {
     struct task *t = turn->task;
     size_t vocab = (size_t)e->info.vocab, n = t->n;
     bool stands = n < t->end;
     for (size_t row = turn->from; row < turn->from + turn->rows; row++) {
         bool prompt = t->prompt_logits && row >= t->logits_done && row < t->prompt;
         bool next = row + 1 >= n && n < t->end;
-        if (prompt) memcpy(t->prompt_logits + row * vocab, *logits, vocab * sizeof **logits);
-        if (next && stands) {
-            check_numbers(e, *logits);
-            int32_t id = sampler_next(t->sampler, *logits, t->ids, t->n);
-            stands = sched_token(&e->sched, turn, id);
-        }
-        if (prompt || next) *logits += vocab;
+        if (prompt)
+            memcpy(t->prompt_logits + row * vocab, e->logits + *at * vocab,
+                   vocab * sizeof *e->logits);
+        if (next && stands) stands = sched_token(&e->sched, turn, choose(e, t, *at, greedy));
+        if (prompt || next) ++*at;
     }
 }
 
@@ -155,9 +211,10 @@ static void account(struct engine *e, double seconds) {
 bool engine_step(struct engine *e, struct error *err) {
     double began = clock_now();
     if (!sched_plan(&e->sched)) return true;
-    if (!forward(e, err)) return false;
-    float *logits = e->logits;
-    for (size_t i = 0; i < e->sched.turns; i++) take(e, &e->sched.turn[i], &logits);
+    bool greedy = all_greedy(e);
+    size_t at = 0;
+    if (!forward(e, greedy, err)) return false;
+    for (size_t i = 0; i < e->sched.turns; i++) take(e, &e->sched.turn[i], &at, greedy);
     account(e, clock_now() - began);
     sched_finish(&e->sched);
     return true;

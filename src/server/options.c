@@ -39,7 +39,7 @@ static const struct arg engine_args[] = {
      "CPU threads of the engine; 0 or less: one a physical core"},
     {"-b --batch-size", ARG_INT, "N", "LLAMA_ARG_BATCH LLAMA_ARG_BATCH_SIZE", "512", 1, 65536,
      "tokens that one step computes at most, of all requests together"},
-    {"--device", ARG_CHOICE, "auto|gpu|cpu", "MLXCEL_DEVICE", "auto", 0, 0,
+    {"--device", ARG_TEXT, "auto|gpu|cpu|cuda[:N]", "MLXCEL_DEVICE", "auto", 0, 0,
      "where to compute; auto and gpu: the GPU if this build and machine have one, else the CPU"},
     {"--precision", ARG_CHOICE, "native|f32", NULL, "native", 0, 0,
      "f32: every operation in 32-bit floats; native: as fast as tests show to be safe"},

@@ -141,5 +141,6 @@ bool cpu_measure(struct device *d, struct device_speed *out, struct error *e) {
     struct peak_loops loops = loops_of(d);
     out->f32 = burn(d, loops.f32);
     out->int8 = burn(d, loops.int8);
+    out->bf16 = 0;
     return true;
 }

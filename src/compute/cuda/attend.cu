@@ -51,11 +51,12 @@ static __global__ void plain_kernel(const __grid_constant__ struct attend a) {
             float sum = acc[i] * keep;
             for (int64_t k = 0; k < count; k++)
                 sum += p[k] * load_float(a.v, a.type,
-                                         cache_row(a, table, kv_head, t0 + k) * a.v_width + i);
+                                         cache_row(a, table, kv_head, t0 + k) * a.ldv + i);
             acc[i] = sum;
         }
         __syncthreads();
     }
+    total += sink_of(a, head, top);
     for (int64_t i = threadIdx.x; i < a.v_width; i += THREADS)
         a.y[row * a.ldy + head * a.v_width + i] = acc[i] / total;
 }
@@ -119,9 +120,9 @@ static __global__ void __launch_bounds__(THREADS)
         for (int key = threadIdx.x / 4; key < KEYS; key += THREADS / 4) {
             float sum[G] = {};
             if (key < count) {
-                const uint4 *k = (const uint4 *)((const uint16_t *)a.k +
-                                                 cache_row(a, table, kv_head, t0 + key) *
-                                                     a.k_width);
+                const uint4 *k =
+                    (const uint4 *)((const uint16_t *)a.k +
+                                    cache_row(a, table, kv_head, t0 + key) * a.k_width);
 #pragma unroll 4
                 for (int i = threadIdx.x % 4; i < (int)a.k_width / 8; i += 4) {
                     float v[8];
@@ -164,8 +165,8 @@ static __global__ void __launch_bounds__(THREADS)
                 for (int i = 0; i < 8; i++) acc[g][i] *= keep[g];
 #pragma unroll 4
             for (int key = sharer; key < count; key += sharers) {
-                const uint16_t *from = (const uint16_t *)a.v +
-                                       cache_row(a, table, kv_head, t0 + key) * a.v_width;
+                const uint16_t *from =
+                    (const uint16_t *)a.v + cache_row(a, table, kv_head, t0 + key) * a.ldv;
                 float v[8];
                 widen<BRAIN>(v, ((const uint4 *)from)[column]);
 #pragma unroll
@@ -189,7 +190,7 @@ static __global__ void __launch_bounds__(THREADS)
         for (int64_t i = threadIdx.x; i < a.v_width; i += THREADS) {
             float sum = 0;
             for (int p = 0; p < sharers; p++) sum += shared[p * a.v_width + i];
-            y[i] = whole ? sum / total[g] : sum;
+            y[i] = whole ? sum / (total[g] + sink_of(a, head + g, top[g])) : sum;
         }
         if (!whole && threadIdx.x == 0) y[a.v_width] = top[g], y[a.v_width + 1] = total[g];
         __syncthreads();
@@ -208,6 +209,7 @@ static __global__ void merge_kernel(const __grid_constant__ struct attend a) {
     if (threadIdx.x < count) keep[threadIdx.x] = expf(part[threadIdx.x * each + a.v_width] - top);
     __syncthreads();
     for (int s = 0; s < count; s++) total += keep[s] * part[s * each + a.v_width + 1];
+    total += sink_of(a, head, top);
     for (int64_t i = threadIdx.x; i < a.v_width; i += blockDim.x) {
         float sum = 0;
         for (int s = 0; s < count; s++) sum += keep[s] * part[s * each + i];
@@ -269,11 +271,14 @@ void cuda_attention(struct context *c, struct tensor y, struct tensor q, const s
     a.q = (const float *)q.data, a.ldq = q.stride[0];
     a.n = rows->n, a.heads = q.n[1], a.kv_heads = kv->k.n[1], a.group = a.heads / a.kv_heads;
     a.k = kv->k.data, a.v = kv->v.data, a.type = kv->k.type;
-    a.page = kv->k.n[2], a.k_width = kv->k.n[3], a.v_width = kv->v.n[3];
+    a.page = kv->k.n[2], a.k_width = kv->k.n[3];
+    a.v_width = a.ldv = kv->v.n[3];
+    if (!a.v_width) a.v = a.k, a.v_width = kv->v_width, a.ldv = a.k_width;
     a.table = (const int32_t *)kv->table.data, a.pages = kv->table.n[1];
     a.seq = (const int32_t *)rows->seq.data, a.index = (const int32_t *)rows->index.data;
     a.scale = opt->scale, a.tuning = opt->tuning, a.tuning_floor = opt->tuning_floor;
     a.soft_cap = opt->soft_cap, a.window = opt->window, a.chunk = opt->chunk;
+    a.sinks = (const float *)(opt->sinks.dims ? opt->sinks.data : NULL);
     // n * kv_heads * splits is bounded where there are splits: room for the most of any n
     int64_t floats[] = {BLOCKS_EACH * c->dev->cuda->processors * a.group * (a.v_width + 2)};
     a.parts = (float *)scratch_tensor(c, DT_F32, 1, floats).data;

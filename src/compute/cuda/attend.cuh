@@ -13,10 +13,12 @@ struct attend {
     const void *k, *v;                 // [pages, kv_heads, page, width]
     enum dtype type;
     int64_t k_width, v_width, page;
+    int64_t ldv; // of values; where there are none, v is k, whose leading elements they are
     const int32_t *table, *seq, *index;
     int64_t pages; // a row of the table
     float scale, tuning, tuning_floor, soft_cap;
     int64_t window, chunk;
+    const float *sinks; // [heads] or NULL
     // keys split over blocks: parts [n, heads, splits, v_width + 2]: sums, then top and total
     int64_t splits;
     float *parts;
@@ -35,6 +37,11 @@ static __device__ __forceinline__ float scale_of(const struct attend &a, int64_t
 
 static __device__ __forceinline__ float capped(const struct attend &a, float score) {
     return a.soft_cap > 0 ? a.soft_cap * tanhf(score / a.soft_cap) : score;
+}
+
+// What a sink adds to a total whose weights are e^(score - top).
+static __device__ __forceinline__ float sink_of(const struct attend &a, int64_t head, float top) {
+    return a.sinks ? expf(a.sinks[head] - top) : 0.0f;
 }
 
 // Where token t of a sequence, of kv head h, is in a cache: in rows of its width.

@@ -224,10 +224,9 @@ static __global__ void __launch_bounds__(THREADS)
                 asm volatile("cp.async.wait_group 0;");
             }
             __syncthreads();
-            bool sees = (t0 <= high[0] && t0 + KEYS > low[0]) ||
-                        (t0 <= high[1] && t0 + KEYS > low[1]);
-            if (__any_sync(~0u, sees))
-                attend_tile<D, BRAIN>(r, q, k, k + tile, a, t0, low, high);
+            bool sees =
+                (t0 <= high[0] && t0 + KEYS > low[0]) || (t0 <= high[1] && t0 + KEYS > low[1]);
+            if (__any_sync(~0u, sees)) attend_tile<D, BRAIN>(r, q, k, k + tile, a, t0, low, high);
             __syncthreads();
         }
     }
@@ -237,6 +236,7 @@ static __global__ void __launch_bounds__(THREADS)
         total += __shfl_xor_sync(~0u, total, 1);
         total += __shfl_xor_sync(~0u, total, 2);
         if (mine[h] >= count) continue;
+        total += sink_of(a, head, r.top[h] / LOG2E);
         float *y = a.y + row[h] * a.ldy + head * D + 2 * (threadIdx.x % 4);
 #pragma unroll
         for (int d = 0; d < D / 8; d++) {
@@ -259,7 +259,7 @@ template <int D, bool BRAIN> static void launch_tiles(struct context *c, const s
 
 bool attend_tiles(struct context *c, const struct attend *a) {
     bool brain = a->type == DT_BF16;
-    if (a->k_width != a->v_width) return false;
+    if (a->k_width != a->v_width || a->v == a->k) return false;
     if (a->k_width == 128)
         brain ? launch_tiles<128, true>(c, a) : launch_tiles<128, false>(c, a);
     else if (a->k_width == 64)

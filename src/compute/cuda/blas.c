@@ -11,7 +11,7 @@
 enum { WORKSPACE = 64 << 20, PLANS = 64 };
 
 struct plan {
-    int64_t n, out, in, ldy;
+    int64_t n, out, in, ldy, ldw;
     cublasLtMatmulAlgo_t algo;
 };
 
@@ -87,7 +87,7 @@ static bool describe(const struct blas *b, struct problem *p, const struct plan 
     uint64_t n = (uint64_t)s->n, out = (uint64_t)s->out, in = (uint64_t)s->in;
     return !b->desc_init(&p->desc, sizeof p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) &&
            !b->desc_set(&p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &turn, sizeof turn) &&
-           !b->layout_init(&p->w, sizeof p->w, CUDA_R_16BF, in, out, s->in) &&
+           !b->layout_init(&p->w, sizeof p->w, CUDA_R_16BF, in, out, s->ldw) &&
            !b->layout_init(&p->x, sizeof p->x, CUDA_R_16BF, in, n, s->in) &&
            !b->layout_init(&p->y, sizeof p->y, CUDA_R_32F, out, n, s->ldy);
 }
@@ -111,7 +111,8 @@ static bool choose(struct blas *b, struct problem *p, struct plan *s) {
 static const struct plan *plan_for(struct blas *b, struct problem *p, struct plan wanted) {
     for (int i = 0; i < PLANS && i < b->plans; i++) {
         struct plan *s = &b->plan[i];
-        if (s->n == wanted.n && s->out == wanted.out && s->in == wanted.in && s->ldy == wanted.ldy)
+        if (s->n == wanted.n && s->out == wanted.out && s->in == wanted.in &&
+            s->ldy == wanted.ldy && s->ldw == wanted.ldw)
             return s;
     }
     if (!choose(b, p, &wanted)) return NULL;
@@ -121,8 +122,8 @@ static const struct plan *plan_for(struct blas *b, struct problem *p, struct pla
 }
 
 bool blas_product(struct blas *b, cudaStream_t stream, float *y, int64_t ldy, const void *x,
-                  const void *w, int64_t n, int64_t out, int64_t in) {
-    struct plan wanted = {.n = n, .out = out, .in = in, .ldy = ldy};
+                  const void *w, int64_t ldw, int64_t n, int64_t out, int64_t in) {
+    struct plan wanted = {.n = n, .out = out, .in = in, .ldy = ldy, .ldw = ldw};
     struct problem p;
     float one = 1, zero = 0;
     if (!describe(b, &p, &wanted)) return false;

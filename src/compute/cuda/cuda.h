@@ -26,9 +26,9 @@ bool cuda_ok(struct error *e, cudaError_t status, const char *what);
 // cuBLASLt: NULL when the machine has none.
 struct blas *blas_open(void);
 void blas_close(struct blas *b);
-// y [n, out] F32 (+)= x [n, in] w [out, in]^T of BF16, all but y contiguous. False: not done.
+// y [n, out] F32 = x [n, in] w [out, in]^T of BF16; ldy and ldw from row to row. False: not done.
 bool blas_product(struct blas *b, cudaStream_t s, float *y, int64_t ldy, const void *x,
-                  const void *w, int64_t n, int64_t out, int64_t in);
+                  const void *w, int64_t ldw, int64_t n, int64_t out, int64_t in);
 
 void cuda_embed(struct context *c, struct tensor y, const struct weight *w, struct tensor ids);
 void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor x,
@@ -53,6 +53,9 @@ void cuda_kv_write(struct context *c, const struct kv *kv, const struct rows *ro
                    struct tensor v);
 void cuda_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                     const struct rows *rows, const struct attention_options *opt);
+void cuda_scale_rows(struct context *c, struct tensor x, struct tensor by);
+void cuda_clamp(struct context *c, struct tensor x, float least, float most, float plus);
+void cuda_join(struct context *c, struct tensor y, struct tensor a, struct tensor b);
 void cuda_argmax(struct context *c, struct tensor y, struct tensor x);
 bool cuda_measure(struct device *d, struct device_speed *out, struct error *e);
 

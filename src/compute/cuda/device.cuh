@@ -36,9 +36,23 @@ static void launch(struct context *c, const char *op, void (*kernel)(Params...),
     cuda_ok(&c->err, cudaLaunchKernelEx(&config, kernel, Params(args)...), op);
 }
 
+// What an e8m0 scale stands for: 2^(e - 127).
+static __device__ __forceinline__ float power_of_two(uint32_t e) {
+    if (e == 255) return NAN;
+    return __uint_as_float(e ? e << 23 : 1u << 22);
+}
+
+// Twice an e2m1 code's value.
+static __device__ __forceinline__ float e2m1_twice(uint32_t code) {
+    uint32_t low = code & 7;
+    float size = low < 4 ? (float)low : (float)((low & 1 ? 3 : 2) << (low / 2 - 1));
+    return code & 8 ? -size : size;
+}
+
 static __device__ __forceinline__ float load_float(const void *p, enum dtype type, int64_t i) {
     if (type == DT_F32) return ((const float *)p)[i];
     if (type == DT_F16) return __half2float(((const __half *)p)[i]);
+    if (type == DT_F8_E8M0) return power_of_two(((const uint8_t *)p)[i]);
     return __bfloat162float(((const __nv_bfloat16 *)p)[i]);
 }
 
@@ -66,6 +80,9 @@ static __device__ float block_sum(float v) {
 static __device__ __forceinline__ float activated(float x, int act) {
     if (act == ACT_SILU) return x / (1.0f + expf(-x));
     if (act == ACT_GELU) return 0.5f * x * erfcf(-0.70710678118f * x);
+    if (act == ACT_QUICK_GELU) return x / (1.0f + expf(-1.702f * x));
+    if (act == ACT_SIGMOID) return 1.0f / (1.0f + expf(-x));
+    if (act == ACT_NONE) return x;
     // ACT_GELU_TANH: x (1 + tanh(u)) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
     return x / (1.0f + expf(-x * (1.5957691216f + 0.0713548163f * x * x)));
 }

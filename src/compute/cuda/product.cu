@@ -13,28 +13,31 @@ enum { FEW = 8, SOME = 192, FEW_SHARED = 96 << 10, BAND_ELEMENTS = 64 << 20 };
 // --- f32 -----------------------------------------------------------------------------------------
 
 struct any_weight {
-    const void *data, *scales, *biases;
-    enum dtype type; // of dense data, or of scales and biases
-    int bits, group; // bits 0: dense
+    struct tensor data, scales, biases;
+    enum weight_layout layout;
+    int bits, group;
     int64_t in;
 };
 
+static __device__ float element(const struct tensor &t, int64_t row, int64_t i) {
+    return load_float(t.data, t.type, row * t.stride[0] + i * t.stride[1]);
+}
+
 static __device__ float weight_at(const struct any_weight &w, int64_t row, int64_t k) {
-    if (!w.bits) return load_float(w.data, w.type, row * w.in + k);
-    int64_t words = w.in * w.bits / 32, group = row * (w.in / w.group) + k / w.group;
-    const uint32_t *p = (const uint32_t *)w.data + row * words;
+    if (w.layout == WEIGHT_DENSE) return element(w.data, row, k);
+    const uint32_t *p = (const uint32_t *)w.data.data + row * w.data.stride[0];
     int64_t bit = k * w.bits, at = bit >> 5;
     int shift = (int)(bit & 31);
     uint32_t code = p[at] >> shift;
     if (shift + w.bits > 32) code |= p[at + 1] << (32 - shift);
     code &= (1u << w.bits) - 1;
-    return load_float(w.scales, w.type, group) * (float)code +
-           load_float(w.biases, w.type, group);
+    float scale = element(w.scales, row, k / w.group);
+    if (w.layout == WEIGHT_MXFP4) return scale * (0.5f * e2m1_twice(code));
+    return scale * (float)code + element(w.biases, row, k / w.group);
 }
 
 static struct any_weight any_of(const struct weight *w) {
-    struct any_weight a = {w->data.data, w->scales.data, w->biases.data, w->data.type, 0, 1, w->in};
-    if (w->layout == WEIGHT_AFFINE) a.type = w->scales.type, a.bits = w->bits, a.group = w->group;
+    struct any_weight a = {w->data, w->scales, w->biases, w->layout, w->bits, w->group, w->in};
     return a;
 }
 
@@ -195,10 +198,10 @@ static void launch_few(struct context *c, const struct few &f, int blocks) {
     size_t shared = (size_t)f.n * (size_t)(f.shape.in + FEW_PAD) * 2;
     auto kernel = few_kernel<BITS, MATS, AHEAD>;
     if (shared > (32 << 10) &&
-        !cuda_ok(&c->err,
-                 cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      FEW_SHARED),
-                 "shared memory of a product"))
+        !cuda_ok(
+            &c->err,
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, FEW_SHARED),
+            "shared memory of a product"))
         return;
     launch(c, "linear", kernel, dim3((unsigned)blocks), FEW_WARPS * 32, shared, f);
 }
@@ -285,8 +288,7 @@ static int64_t parts_most(const struct context *c) {
     return 2 * (int64_t)c->dev->cuda->processors * SOME_OUT * SOME_ROWS;
 }
 
-template <int BITS>
-static void launch_some(struct context *c, struct some f, float *parts) {
+template <int BITS> static void launch_some(struct context *c, struct some f, float *parts) {
     int64_t tiles_out = ceil_div(f.w.out, SOME_OUT), tiles_n = ceil_div(f.n, SOME_ROWS);
     int64_t chunks = ceil_div(f.shape.in, CHUNK);
     int64_t splits = 2 * c->dev->cuda->processors / (tiles_out * tiles_n);
@@ -312,10 +314,9 @@ static __global__ void round_x_kernel(__nv_bfloat16 *y, const float *x, int64_t 
     float v[8];
 #pragma unroll
     for (int i = 0; i < 8; i++) v[i] = from[i];
-    uint4 e = paired ? make_uint4(pack(v[0], v[4]), pack(v[1], v[5]), pack(v[2], v[6]),
-                                  pack(v[3], v[7]))
-                     : make_uint4(pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]),
-                                  pack(v[6], v[7]));
+    uint4 e =
+        paired ? make_uint4(pack(v[0], v[4]), pack(v[1], v[5]), pack(v[2], v[6]), pack(v[3], v[7]))
+               : make_uint4(pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]), pack(v[6], v[7]));
     *(uint4 *)(y + b * 8) = e;
 }
 
@@ -348,8 +349,8 @@ static __global__ void expand_kernel(__nv_bfloat16 *y, struct matrix m, struct s
 #pragma unroll
         for (int p = 0; p < 8; p++) ordered[paired_at<BITS>(p)] = v[p];
         *(uint4 *)(y + r * s.in + at) =
-            make_uint4(*(uint32_t *)&ordered[0], *(uint32_t *)&ordered[2],
-                       *(uint32_t *)&ordered[4], *(uint32_t *)&ordered[6]);
+            make_uint4(*(uint32_t *)&ordered[0], *(uint32_t *)&ordered[2], *(uint32_t *)&ordered[4],
+                       *(uint32_t *)&ordered[6]);
     }
 }
 
@@ -372,33 +373,44 @@ static __global__ void add_bias_kernel(float *y, int64_t ldy, int64_t n, int64_t
 
 // Which weight_row reads w; 0: none, its layout or alignment is left to `exact`.
 static int kind_of(const struct weight *w) {
-    bool aligned = (uintptr_t)w->data.data % 16 == 0;
+    size_t ld = (size_t)w->data.stride[0] * dtype_size(w->data.type);
+    bool aligned = ((uintptr_t)w->data.data | ld) % 16 == 0 && w->data.stride[1] == 1;
     if (w->layout == WEIGHT_DENSE) {
         if (w->in % 8 || !aligned || w->data.type == DT_F32) return 0;
         return w->data.type == DT_BF16 ? DENSE_BF16 : DENSE_F16;
     }
-    if (w->layout != WEIGHT_AFFINE || w->bits > 8 || w->group < 32 || (w->group & (w->group - 1)) ||
-        (w->bits % 4 == 0 && !aligned))
-        return 0;
+    bool group = w->group >= 32 && !(w->group & (w->group - 1)) && w->in % w->group == 0;
+    if (!aligned || !group || w->bits > 8 || w->bits == 7 || w->scales.stride[1] != 1) return 0;
+    if (w->layout == WEIGHT_MXFP4) return w->group == 32 ? FOUR_E2M1 : 0;
+    if (w->layout != WEIGHT_AFFINE || w->biases.stride[1] != 1) return 0;
     return w->bits == 4 && w->scales.type == DT_BF16 ? FOUR_BF16 : w->bits;
 }
 
 static struct matrix matrix_of(const struct weight *w, struct tensor y) {
-    struct matrix m = {w->data.data, w->scales.data, w->biases.data, NULL, (float *)y.data,
-                       y.stride[0], w->out};
+    struct matrix m = {w->data.data,
+                       w->scales.data,
+                       w->biases.data,
+                       w->data.stride[0],
+                       w->scales.stride[0],
+                       w->biases.stride[0],
+                       NULL,
+                       (float *)y.data,
+                       y.stride[0],
+                       w->out};
     if (w->bias.dims) m.bias = (const float *)w->bias.data;
     return m;
 }
 
 static struct shape shape_of(const struct weight *w) {
     struct shape s = {w->in, 0, w->scales.type};
-    while (w->layout == WEIGHT_AFFINE && (1 << s.group_shift) < w->group) s.group_shift++;
+    while (w->layout != WEIGHT_DENSE && (1 << s.group_shift) < w->group) s.group_shift++;
     return s;
 }
 
 static bool same_kind(const struct weight *a, const struct weight *b) {
     return kind_of(a) == kind_of(b) && a->in == b->in &&
-           (a->layout == WEIGHT_DENSE || (a->group == b->group && a->scales.type == b->scales.type));
+           (a->layout == WEIGHT_DENSE ||
+            (a->group == b->group && a->scales.type == b->scales.type));
 }
 
 // The few, some and expand kernels of a kind.
@@ -407,6 +419,7 @@ static bool same_kind(const struct weight *a, const struct weight *b) {
     case DENSE_BF16: CALL(DENSE_BF16, 2); break;                                                   \
     case DENSE_F16: CALL(DENSE_F16, 2); break;                                                     \
     case FOUR_BF16: CALL(FOUR_BF16, 4); break;                                                     \
+    case FOUR_E2M1: CALL(FOUR_E2M1, 4); break;                                                     \
     case 1: CALL(1, 4); break;                                                                     \
     case 2: CALL(2, 4); break;                                                                     \
     case 3: CALL(3, 4); break;                                                                     \
@@ -477,7 +490,7 @@ static bool many(struct context *c, struct tensor y, struct tensor x, const stru
     round_x(c, k->x, x, false);
     for (int64_t row = 0; row < w->out && !c->err.set; row += k->band) {
         int64_t count = w->out - row < k->band ? w->out - row : k->band;
-        const void *band = (const uint16_t *)w->data.data + row * w->in;
+        const void *band = (const uint16_t *)w->data.data + row * w->data.stride[0];
         if (kind != DENSE_BF16) {
             struct matrix m = matrix_of(w, y);
             struct shape s = shape_of(w);
@@ -486,8 +499,9 @@ static bool many(struct context *c, struct tensor y, struct tensor x, const stru
 #undef CALL
             band = k->w.data;
         }
+        int64_t ld = kind == DENSE_BF16 ? w->data.stride[0] : w->in;
         if (!blas_product(d->blas, d->stream, (float *)y.data + row, y.stride[0], k->x.data, band,
-                          n, count, w->in))
+                          ld, n, count, w->in))
             return false;
     }
     if (w->bias.dims)

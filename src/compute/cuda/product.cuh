@@ -15,7 +15,8 @@ enum { CHUNK = 128 };
 // One matrix of a launch.
 struct matrix {
     const void *data, *scales, *biases;
-    const float *bias; // [out] or NULL
+    int64_t ld, ld_scales, ld_biases; // from row to row, in elements (words of codes)
+    const float *bias;                // [out] or NULL
     float *y;
     int64_t ldy, out;
 };
@@ -50,7 +51,7 @@ template <int BITS> struct dense_row {
 
     __device__ __forceinline__ void load(const struct matrix &m, const struct shape &s, int64_t row,
                                          int64_t k, int t) {
-        const uint16_t *p = (const uint16_t *)m.data + row * s.in;
+        const uint16_t *p = (const uint16_t *)m.data + row * m.ld;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             int64_t at = k + offset(t, j);
@@ -109,10 +110,10 @@ template <int BITS> struct weight_row {
 #pragma unroll
         for (int i = 0; i < BITS; i++) word[i] = 0;
         if (at >= s.in) return;
-        load_words<BITS>(word, (const uint32_t *)m.data + (row * s.in + at) / 32 * BITS);
-        int64_t group = (row * s.in + at) >> s.group_shift;
-        scale = load_float(m.scales, s.scale_type, group);
-        bias = load_float(m.biases, s.scale_type, group);
+        load_words<BITS>(word, (const uint32_t *)m.data + row * m.ld + at / 32 * BITS);
+        int64_t group = at >> s.group_shift;
+        scale = load_float(m.scales, s.scale_type, row * m.ld_scales + group);
+        bias = load_float(m.biases, s.scale_type, row * m.ld_biases + group);
     }
 
     // The code as the mantissa of 2^23: exact.
@@ -150,10 +151,10 @@ template <> struct weight_row<FOUR_BF16> {
         scale = bias = __float2bfloat16_rn(0.0f);
         word[0] = word[1] = word[2] = word[3] = 0;
         if (at >= s.in) return;
-        load_words<4>(word, (const uint32_t *)m.data + (row * s.in + at) / 8);
-        int64_t group = (row * s.in + at) >> s.group_shift;
-        scale = ((const __nv_bfloat16 *)m.scales)[group];
-        bias = ((const __nv_bfloat16 *)m.biases)[group];
+        load_words<4>(word, (const uint32_t *)m.data + row * m.ld + at / 8);
+        int64_t group = at >> s.group_shift;
+        scale = ((const __nv_bfloat16 *)m.scales)[row * m.ld_scales + group];
+        bias = ((const __nv_bfloat16 *)m.biases)[row * m.ld_biases + group];
     }
 
     __device__ __forceinline__ struct eight expand(int j) const {
@@ -166,6 +167,35 @@ template <> struct weight_row<FOUR_BF16> {
             __nv_bfloat162 v = __hfma2(__hsub2(*(__nv_bfloat162 *)&code, base), s, b);
             e.pair[i] = *(uint32_t *)&v;
         }
+        return e;
+    }
+};
+
+// MXFP4: e2m1 codes in groups of 32, each with a power of two. All its values are bf16's own.
+enum { FOUR_E2M1 = 21 };
+
+template <> struct weight_row<FOUR_E2M1> {
+    uint32_t word[4];
+    float half_scale;
+
+    static __device__ __forceinline__ int offset(int t, int j) { return 32 * t + 8 * j; }
+
+    __device__ __forceinline__ void load(const struct matrix &m, const struct shape &s, int64_t row,
+                                         int64_t k, int t) {
+        int64_t at = k + 32 * t;
+        half_scale = 0;
+        word[0] = word[1] = word[2] = word[3] = 0;
+        if (at >= s.in) return;
+        load_words<4>(word, (const uint32_t *)m.data + row * m.ld + at / 8);
+        half_scale = 0.5f * power_of_two(((const uint8_t *)m.scales)[row * m.ld_scales + at / 32]);
+    }
+
+    __device__ __forceinline__ struct eight expand(int j) const {
+        struct eight e;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            e.pair[i] = pack(half_scale * e2m1_twice(word[j] >> (8 * i) & 15),
+                             half_scale * e2m1_twice(word[j] >> (8 * i + 4) & 15));
         return e;
     }
 };

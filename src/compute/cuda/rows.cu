@@ -49,7 +49,22 @@ void cuda_soft_cap(struct context *c, struct tensor x, float cap) {
     unary(c, x, UNARY_CAP, 0, cap);
 }
 
-enum binary { BINARY_ADD, BINARY_COPY, BINARY_ACT_MUL };
+static __global__ void clamp_kernel(struct view x, float least, float most, float plus) {
+    wait_for_input();
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= x.n * x.width) return;
+    float *p = x.p + i / x.width * x.ld + i % x.width, v = *p < least ? least : *p;
+    *p = (v > most ? most : v) + plus;
+}
+
+void cuda_clamp(struct context *c, struct tensor x, float least, float most, float plus) {
+    struct view v = view_of(x);
+    if (v.n * v.width == 0) return;
+    launch(c, "clamp", clamp_kernel, grid_of(v.n * v.width, THREADS), THREADS, 0, v, least, most,
+           plus);
+}
+
+enum binary { BINARY_ADD, BINARY_COPY, BINARY_ACT_MUL, BINARY_SCALE_ROWS };
 
 static __global__ void binary_kernel(struct view y, struct view a, struct view b, enum binary what,
                                      int act) {
@@ -57,9 +72,11 @@ static __global__ void binary_kernel(struct view y, struct view a, struct view b
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= y.n * y.width) return;
     int64_t row = i / y.width, k = i % y.width;
-    float *to = y.p + row * y.ld + k, from = a.p[row * a.ld + k];
+    float *to = y.p + row * y.ld + k;
+    float from = a.p[row * a.ld + (what == BINARY_SCALE_ROWS ? 0 : k)];
     if (what == BINARY_ADD) *to += from;
     if (what == BINARY_COPY) *to = from;
+    if (what == BINARY_SCALE_ROWS) *to *= from;
     if (what == BINARY_ACT_MUL) *to = activated(from, act) * b.p[row * b.ld + k];
 }
 
@@ -78,6 +95,10 @@ void cuda_act_mul(struct context *c, struct tensor y, struct tensor a, struct te
 
 void cuda_add_to(struct context *c, struct tensor x, struct tensor y) {
     binary(c, x, y, y, BINARY_ADD, 0);
+}
+
+void cuda_scale_rows(struct context *c, struct tensor x, struct tensor by) {
+    binary(c, x, by, by, BINARY_SCALE_ROWS, 0);
 }
 
 void cuda_copy_to(struct context *c, struct tensor to, struct tensor from) {
@@ -111,14 +132,37 @@ void cuda_take_bands(struct context *c, struct tensor y, struct tensor x, int64_
            (const int32_t *)NULL, period, from, count);
 }
 
+// y's rows [heads, width]: a's width elements, then b's.
+static __global__ void join_kernel(struct view y, struct view a, struct view b, int64_t a_width,
+                                   int64_t b_width) {
+    wait_for_input();
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= y.n * y.width) return;
+    int64_t row = i / y.width, head = i % y.width / (a_width + b_width);
+    int64_t k = i % y.width % (a_width + b_width);
+    y.p[row * y.ld + i % y.width] = k < a_width
+                                        ? a.p[row * a.ld + head * a_width + k]
+                                        : b.p[row * b.ld + head * b_width + k - a_width];
+}
+
+void cuda_join(struct context *c, struct tensor y, struct tensor a, struct tensor b) {
+    struct view v = view_of(y);
+    if (v.n * v.width == 0) return;
+    launch(c, "join", join_kernel, grid_of(v.n * v.width, THREADS), THREADS, 0, v, view_of(a),
+           view_of(b), tensor_width(a), tensor_width(b));
+}
+
 // --- norms ---------------------------------------------------------------------------------------
 
-// One block a row of the last dimension; `each` of them in a row of the first.
+// One block a row of the last dimension; `each` of them in a row of the first. w and b have `sets`
+// rows, one for each of those, or one for all.
 static __global__ void norm_kernel(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t each,
-                                   int64_t width, const float *w, const float *b, float eps,
-                                   bool centred) {
+                                   int64_t width, const float *w, const float *b, int64_t sets,
+                                   float eps, bool centred) {
     wait_for_input();
     int64_t row = blockIdx.x / each, part = blockIdx.x % each;
+    if (w && sets > 1) w += part * width;
+    if (b && sets > 1) b += part * width;
     x += row * ldx + part * width;
     y += row * ldy + part * width;
     float mean = 0, square = 0;
@@ -137,11 +181,12 @@ static void norm(struct context *c, struct tensor y, struct tensor x, struct ten
                  struct tensor b, float eps, bool centred) {
     int64_t rows = tensor_rows(x), width = tensor_width(x);
     if (!rows || !width) return;
+    int64_t sets = w.dims > 1 || b.dims > 1 ? rows / x.n[0] : 1;
     int threads = width <= 128 ? 32 : width <= 1024 ? 128 : 512;
     launch(c, centred ? "layer_norm" : "rms_norm", norm_kernel, dim3((unsigned)rows), threads, 0,
            (float *)y.data, y.stride[0], (const float *)x.data, x.stride[0], rows / x.n[0], width,
-           (const float *)(w.dims ? w.data : NULL), (const float *)(b.dims ? b.data : NULL), eps,
-           centred);
+           (const float *)(w.dims ? w.data : NULL), (const float *)(b.dims ? b.data : NULL), sets,
+           eps, centred);
 }
 
 void cuda_rms_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w,
@@ -166,8 +211,7 @@ struct rotation {
 };
 
 static __device__ void rotate(float *head, int64_t pair, int64_t row, const struct rotation &r) {
-    const float *freq =
-        r.long_freq && r.length[row] > r.longest ? r.long_freq : r.freq;
+    const float *freq = r.long_freq && r.length[row] > r.longest ? r.long_freq : r.freq;
     float angle = (float)r.pos[row] * freq[pair], sine, cosine;
     sincosf(angle, &sine, &cosine);
     sine *= r.scale, cosine *= r.scale;

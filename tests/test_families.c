@@ -52,8 +52,8 @@ static double bits_per_weight(const char *dir) {
 // bits. These models of a few random layers are sensitive, and where a router's choice is close
 // another expert may be chosen. A mistake would be of the order of the logits themselves.
 static void check_native(const struct fixture *f) {
-    float *got = run_logits(f, (struct engine_options){
-.device = test_device, .isa = ISA_BEST, .threads = 1});
+    float *got = run_logits(
+        f, (struct engine_options){.device = test_device, .isa = ISA_BEST, .threads = 1});
     size_t count = f->n * (size_t)f->vocab;
     double sum = 0, bound = bits_per_weight(f->dir) < 16 ? 0.1 : 0.005;
     for (size_t i = 0; i < count; i++) sum += pow((double)got[i] - f->logits[i], 2);

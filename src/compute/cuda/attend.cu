@@ -50,8 +50,8 @@ static __global__ void plain_kernel(const __grid_constant__ struct attend a) {
         for (int64_t i = threadIdx.x; i < a.v_width; i += THREADS) {
             float sum = acc[i] * keep;
             for (int64_t k = 0; k < count; k++)
-                sum += p[k] * load_float(a.v, a.type,
-                                         cache_row(a, table, kv_head, t0 + k) * a.ldv + i);
+                sum += p[k] *
+                       load_float(a.v, a.type, cache_row(a, table, kv_head, t0 + k) * a.ldv + i);
             acc[i] = sum;
         }
         __syncthreads();
@@ -273,7 +273,7 @@ void cuda_attention(struct context *c, struct tensor y, struct tensor q, const s
     a.k = kv->k.data, a.v = kv->v.data, a.type = kv->k.type;
     a.page = kv->k.n[2], a.k_width = kv->k.n[3];
     a.v_width = a.ldv = kv->v.n[3];
-    if (!a.v_width) a.v = a.k, a.v_width = kv->v_width, a.ldv = a.k_width;
+    if (!a.v_width) a.v = a.k, a.v_width = opt->v_width, a.ldv = a.k_width;
     a.table = (const int32_t *)kv->table.data, a.pages = kv->table.n[1];
     a.seq = (const int32_t *)rows->seq.data, a.index = (const int32_t *)rows->index.data;
     a.scale = opt->scale, a.tuning = opt->tuning, a.tuning_floor = opt->tuning_floor;

@@ -99,7 +99,8 @@ struct few {
     const float *x;
     int64_t ldx;
     int n;
-    bool gated; // w[0] and w[1] share blocks: y of w[0] = act(gate) * up
+    bool aligned; // rows of x begin at multiples of 16 bytes
+    bool gated;   // w[0] and w[1] share blocks: y of w[0] = act(gate) * up
     int act;
 };
 
@@ -107,14 +108,19 @@ enum { FEW_WARPS = 8, FEW_PAD = 8 };
 
 // x as bf16 into shared memory, in the order in which the weight's elements come.
 template <int BITS>
-static __device__ void stage_x(__nv_bfloat16 *xs, const struct few &f, int64_t ld) {
-    int64_t blocks = f.shape.in / 8;
+static __device__ __forceinline__ void stage_x(__nv_bfloat16 *xs, const struct few &f, int ld) {
+    int blocks = f.shape.in / 8;
     for (int r = 0; r < f.n; r++)
-        for (int64_t b = threadIdx.x; b < blocks; b += blockDim.x) {
+        for (int b = threadIdx.x; b < blocks; b += FEW_WARPS * 32) {
             const float *from = f.x + r * f.ldx + b * 8;
             float v[8];
+            if (f.aligned) {
+                *(float4 *)v = *(const float4 *)from;
+                *(float4 *)(v + 4) = *(const float4 *)(from + 4);
+            } else {
 #pragma unroll
-            for (int i = 0; i < 8; i++) v[i] = from[i];
+                for (int i = 0; i < 8; i++) v[i] = from[i];
+            }
             uint4 packed;
             packed.x = pack(v[paired_at<BITS>(0)], v[paired_at<BITS>(1)]);
             packed.y = pack(v[paired_at<BITS>(2)], v[paired_at<BITS>(3)]);
@@ -124,9 +130,10 @@ static __device__ void stage_x(__nv_bfloat16 *xs, const struct few &f, int64_t l
         }
 }
 
-// MATS: 1, or 2 where gated. AHEAD chunks of each warp are in flight.
-template <int BITS, int MATS, int AHEAD>
-static __global__ void __launch_bounds__(FEW_WARPS * 32)
+// MATS: 1, or 2 where gated. AHEAD chunks of each warp are in flight, and BLOCKS blocks a
+// processor.
+template <int BITS, int MATS, int AHEAD, int BLOCKS>
+static __global__ void __launch_bounds__(FEW_WARPS * 32, BLOCKS)
     few_kernel(const __grid_constant__ struct few f) {
     extern __shared__ uint4 shared[];
     __shared__ float sums[FEW_WARPS][MATS][4][32];
@@ -142,25 +149,25 @@ static __global__ void __launch_bounds__(FEW_WARPS * 32)
     for (int a = 0; a < AHEAD; a++)
 #pragma unroll
         for (int m = 0; m < MATS; m++) {
-            int64_t k = (int64_t)(a * FEW_WARPS + warp) * CHUNK;
+            int k = (a * FEW_WARPS + warp) * CHUNK;
             low[a][m].load(f.w[which + m], f.shape, low_row, k, t);
             high[a][m].load(f.w[which + m], f.shape, high_row, k, t);
         }
     wait_for_input();
     __nv_bfloat16 *xs = (__nv_bfloat16 *)shared;
-    int64_t ld = f.shape.in + FEW_PAD;
+    int ld = f.shape.in + FEW_PAD;
     stage_x<BITS>(xs, f, ld);
     __syncthreads();
     float acc[MATS][4] = {};
-    const int64_t stride = FEW_WARPS * CHUNK;
-    for (int64_t k0 = warp * CHUNK; k0 < f.shape.in; k0 += AHEAD * stride)
+    const int stride = FEW_WARPS * CHUNK;
+    for (int k0 = warp * CHUNK; k0 < f.shape.in; k0 += AHEAD * stride)
 #pragma unroll
         for (int a = 0; a < AHEAD; a++) {
-            int64_t k = k0 + a * stride;
+            int k = k0 + a * stride;
             if (k >= f.shape.in) break;
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                int64_t at = k + weight_row<BITS>::offset(t, j);
+                int at = k + weight_row<BITS>::offset(t, j);
                 uint4 x = make_uint4(0, 0, 0, 0);
                 if (g < f.n && at < f.shape.in) x = *(const uint4 *)(xs + g * ld + at);
 #pragma unroll
@@ -193,10 +200,10 @@ static __global__ void __launch_bounds__(FEW_WARPS * 32)
         MATS == 2 ? activated(total[0], f.act) * total[MATS - 1] : total[0];
 }
 
-template <int BITS, int MATS, int AHEAD>
+template <int BITS, int MATS, int AHEAD, int BLOCKS>
 static void launch_few(struct context *c, const struct few &f, int blocks) {
     size_t shared = (size_t)f.n * (size_t)(f.shape.in + FEW_PAD) * 2;
-    auto kernel = few_kernel<BITS, MATS, AHEAD>;
+    auto kernel = few_kernel<BITS, MATS, AHEAD, BLOCKS>;
     if (shared > (32 << 10) &&
         !cuda_ok(
             &c->err,
@@ -206,12 +213,12 @@ static void launch_few(struct context *c, const struct few &f, int blocks) {
     launch(c, "linear", kernel, dim3((unsigned)blocks), FEW_WARPS * 32, shared, f);
 }
 
-template <int BITS, int AHEAD>
+template <int BITS, int AHEAD, int BLOCKS>
 static void launch_few_of(struct context *c, const struct few &f, int blocks) {
     if (f.gated)
-        launch_few<BITS, 2, (AHEAD + 1) / 2>(c, f, blocks);
+        launch_few<BITS, 2, AHEAD, BLOCKS>(c, f, blocks);
     else
-        launch_few<BITS, 1, AHEAD>(c, f, blocks);
+        launch_few<BITS, 1, AHEAD, BLOCKS>(c, f, blocks);
 }
 
 // --- some rows -----------------------------------------------------------------------------------
@@ -220,8 +227,9 @@ struct some {
     struct matrix w;
     struct shape shape;
     const __nv_bfloat16 *x; // [n, in], in the order of the weight's elements
-    int64_t n, per_split;   // k of each split, a multiple of CHUNK
-    float *parts;           // [splits, n, out], or NULL: one split, which writes y
+    int64_t n;
+    int per_split; // k of each split, a multiple of CHUNK
+    float *parts;  // [splits, n, out], or NULL: one split, which writes y
 };
 
 enum { SOME_WARPS = 8, SOME_OUT = 128, SOME_ROWS = 64 };
@@ -232,7 +240,8 @@ static __global__ void __launch_bounds__(SOME_WARPS * 32)
     some_kernel(const __grid_constant__ struct some f) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     int64_t row = (int64_t)blockIdx.x * SOME_OUT + warp * 16, x0 = (int64_t)blockIdx.y * SOME_ROWS;
-    int64_t from = blockIdx.z * f.per_split, to = from + f.per_split, last = f.w.out - 1;
+    int64_t last = f.w.out - 1;
+    int from = blockIdx.z * f.per_split, to = from + f.per_split;
     if (to > f.shape.in) to = f.shape.in;
     int64_t low_row = row + g < last ? row + g : last;
     int64_t high_row = row + g + 8 < last ? row + g + 8 : last;
@@ -241,7 +250,7 @@ static __global__ void __launch_bounds__(SOME_WARPS * 32)
     next_high.load(f.w, f.shape, high_row, from, t);
     wait_for_input();
     float acc[SOME_ROWS / 8][4] = {};
-    for (int64_t k = from; k < to; k += CHUNK) {
+    for (int k = from; k < to; k += CHUNK) {
         low = next_low, high = next_high;
         if (k + CHUNK < to) {
             next_low.load(f.w, f.shape, low_row, k + CHUNK, t);
@@ -250,7 +259,7 @@ static __global__ void __launch_bounds__(SOME_WARPS * 32)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             struct eight a = low.expand(j), b = high.expand(j);
-            int64_t at = k + weight_row<BITS>::offset(t, j);
+            int at = k + weight_row<BITS>::offset(t, j);
 #pragma unroll
             for (int i = 0; i < SOME_ROWS / 8; i++) {
                 int64_t r = x0 + i * 8 + g;
@@ -294,7 +303,7 @@ template <int BITS> static void launch_some(struct context *c, struct some f, fl
     int64_t splits = 2 * c->dev->cuda->processors / (tiles_out * tiles_n);
     if (splits > chunks) splits = chunks;
     if (splits < 1) splits = 1;
-    f.per_split = ceil_div(chunks, splits) * CHUNK;
+    f.per_split = (int)ceil_div(chunks, splits) * CHUNK;
     splits = ceil_div(f.shape.in, f.per_split);
     f.parts = splits > 1 ? parts : NULL;
     dim3 grid((unsigned)tiles_out, (unsigned)tiles_n, (unsigned)splits);
@@ -335,13 +344,14 @@ static __global__ void expand_kernel(__nv_bfloat16 *y, struct matrix m, struct s
     wait_for_input();
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, lanes = ceil_div(s.in, CHUNK) * 4;
     if (i >= count * lanes) return;
-    int64_t r = i / lanes, k = i % lanes / 4 * CHUNK;
+    int64_t r = i / lanes;
+    int k = (int)(i % lanes / 4) * CHUNK;
     int t = (int)(i % 4);
     weight_row<BITS> w;
     w.load(m, s, row + r, k, t);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        int64_t at = k + weight_row<BITS>::offset(t, j);
+        int at = k + weight_row<BITS>::offset(t, j);
         if (at >= s.in) continue;
         struct eight e = w.expand(j);
         const __nv_bfloat16 *v = (const __nv_bfloat16 *)e.pair;
@@ -402,7 +412,7 @@ static struct matrix matrix_of(const struct weight *w, struct tensor y) {
 }
 
 static struct shape shape_of(const struct weight *w) {
-    struct shape s = {w->in, 0, w->scales.type};
+    struct shape s = {(int)w->in, 0, w->scales.type};
     while (w->layout != WEIGHT_DENSE && (1 << s.group_shift) < w->group) s.group_shift++;
     return s;
 }
@@ -416,17 +426,17 @@ static bool same_kind(const struct weight *a, const struct weight *b) {
 // The few, some and expand kernels of a kind.
 #define BY_KIND(kind, CALL)                                                                        \
     switch (kind) {                                                                                \
-    case DENSE_BF16: CALL(DENSE_BF16, 2); break;                                                   \
-    case DENSE_F16: CALL(DENSE_F16, 2); break;                                                     \
-    case FOUR_BF16: CALL(FOUR_BF16, 4); break;                                                     \
-    case FOUR_E2M1: CALL(FOUR_E2M1, 4); break;                                                     \
-    case 1: CALL(1, 4); break;                                                                     \
-    case 2: CALL(2, 4); break;                                                                     \
-    case 3: CALL(3, 4); break;                                                                     \
-    case 4: CALL(4, 4); break;                                                                     \
-    case 5: CALL(5, 4); break;                                                                     \
-    case 6: CALL(6, 2); break;                                                                     \
-    case 8: CALL(8, 2); break;                                                                     \
+    case DENSE_BF16: CALL(DENSE_BF16, 1, 2); break;                                                \
+    case DENSE_F16: CALL(DENSE_F16, 1, 2); break;                                                  \
+    case FOUR_BF16: CALL(FOUR_BF16, 2, 3); break;                                                  \
+    case FOUR_E2M1: CALL(FOUR_E2M1, 2, 3); break;                                                  \
+    case 1: CALL(1, 2, 3); break;                                                                  \
+    case 2: CALL(2, 2, 3); break;                                                                  \
+    case 3: CALL(3, 2, 3); break;                                                                  \
+    case 4: CALL(4, 2, 3); break;                                                                  \
+    case 5: CALL(5, 1, 3); break;                                                                  \
+    case 6: CALL(6, 1, 3); break;                                                                  \
+    case 8: CALL(8, 1, 2); break;                                                                  \
     }
 
 static bool is_few(int64_t n, int64_t in) {
@@ -438,6 +448,7 @@ static void few(struct context *c, int count, const struct tensor y[], struct te
     struct few f = {};
     f.count = count, f.shape = shape_of(w[0]);
     f.x = (const float *)x.data, f.ldx = x.stride[0], f.n = (int)x.n[0];
+    f.aligned = ((uintptr_t)x.data | (size_t)x.stride[0] * 4) % 16 == 0;
     f.gated = gated, f.act = act;
     int blocks = 0;
     for (int i = 0; i < count; i++) {
@@ -446,7 +457,7 @@ static void few(struct context *c, int count, const struct tensor y[], struct te
         blocks += (int)ceil_div(w[i]->out, 16);
     }
     if (gated) blocks /= 2;
-#define CALL(KIND, AHEAD) launch_few_of<KIND, AHEAD>(c, f, blocks)
+#define CALL(KIND, AHEAD, BLOCKS) launch_few_of<KIND, AHEAD, BLOCKS>(c, f, blocks)
     BY_KIND(kind_of(w[0]), CALL)
 #undef CALL
 }
@@ -477,7 +488,7 @@ static void some(struct context *c, struct tensor y, struct tensor x, const stru
     f.w = matrix_of(w, y), f.shape = shape_of(w);
     f.x = (const __nv_bfloat16 *)k->x.data, f.n = x.n[0];
     round_x(c, k->x, x, kind == 4 || kind == FOUR_BF16);
-#define CALL(KIND, AHEAD) launch_some<KIND>(c, f, (float *)k->parts.data)
+#define CALL(KIND, AHEAD, BLOCKS) launch_some<KIND>(c, f, (float *)k->parts.data)
     BY_KIND(kind, CALL)
 #undef CALL
 }
@@ -494,7 +505,7 @@ static bool many(struct context *c, struct tensor y, struct tensor x, const stru
         if (kind != DENSE_BF16) {
             struct matrix m = matrix_of(w, y);
             struct shape s = shape_of(w);
-#define CALL(KIND, AHEAD) launch_expand<KIND>(c, k->w.data, m, s, row, count)
+#define CALL(KIND, AHEAD, BLOCKS) launch_expand<KIND>(c, k->w.data, m, s, row, count)
             BY_KIND(kind, CALL)
 #undef CALL
             band = k->w.data;

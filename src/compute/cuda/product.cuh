@@ -23,7 +23,7 @@ struct matrix {
 
 // What every matrix of a launch has in common.
 struct shape {
-    int64_t in;
+    int in;
     int group_shift;       // log2 of the group
     enum dtype scale_type; // of scales and biases
 };
@@ -50,11 +50,11 @@ template <int BITS> struct dense_row {
     static __device__ __forceinline__ int offset(int t, int j) { return 32 * j + 8 * t; }
 
     __device__ __forceinline__ void load(const struct matrix &m, const struct shape &s, int64_t row,
-                                         int64_t k, int t) {
+                                         int k, int t) {
         const uint16_t *p = (const uint16_t *)m.data + row * m.ld;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            int64_t at = k + offset(t, j);
+            int at = k + offset(t, j);
             block[j] = at < s.in ? __ldg((const uint4 *)(p + at)) : make_uint4(0, 0, 0, 0);
         }
     }
@@ -104,14 +104,14 @@ template <int BITS> struct weight_row {
     static __device__ __forceinline__ int offset(int t, int j) { return 32 * t + 8 * j; }
 
     __device__ __forceinline__ void load(const struct matrix &m, const struct shape &s, int64_t row,
-                                         int64_t k, int t) {
-        int64_t at = k + 32 * t;
+                                         int k, int t) {
+        int at = k + 32 * t;
         scale = bias = 0;
 #pragma unroll
         for (int i = 0; i < BITS; i++) word[i] = 0;
         if (at >= s.in) return;
         load_words<BITS>(word, (const uint32_t *)m.data + row * m.ld + at / 32 * BITS);
-        int64_t group = at >> s.group_shift;
+        int group = at >> s.group_shift;
         scale = load_float(m.scales, s.scale_type, row * m.ld_scales + group);
         bias = load_float(m.biases, s.scale_type, row * m.ld_biases + group);
     }
@@ -146,13 +146,13 @@ template <> struct weight_row<FOUR_BF16> {
     static __device__ __forceinline__ int offset(int t, int j) { return 32 * t + 8 * j; }
 
     __device__ __forceinline__ void load(const struct matrix &m, const struct shape &s, int64_t row,
-                                         int64_t k, int t) {
-        int64_t at = k + 32 * t;
+                                         int k, int t) {
+        int at = k + 32 * t;
         scale = bias = __float2bfloat16_rn(0.0f);
         word[0] = word[1] = word[2] = word[3] = 0;
         if (at >= s.in) return;
         load_words<4>(word, (const uint32_t *)m.data + row * m.ld + at / 8);
-        int64_t group = at >> s.group_shift;
+        int group = at >> s.group_shift;
         scale = ((const __nv_bfloat16 *)m.scales)[row * m.ld_scales + group];
         bias = ((const __nv_bfloat16 *)m.biases)[row * m.ld_biases + group];
     }
@@ -181,8 +181,8 @@ template <> struct weight_row<FOUR_E2M1> {
     static __device__ __forceinline__ int offset(int t, int j) { return 32 * t + 8 * j; }
 
     __device__ __forceinline__ void load(const struct matrix &m, const struct shape &s, int64_t row,
-                                         int64_t k, int t) {
-        int64_t at = k + 32 * t;
+                                         int k, int t) {
+        int at = k + 32 * t;
         half_scale = 0;
         word[0] = word[1] = word[2] = word[3] = 0;
         if (at >= s.in) return;

@@ -1,8 +1,6 @@
 // Ops over rows that are bound by memory: embeddings, norms, elementwise, rotations, cache writes.
 #include "compute/cuda/device.cuh"
 
-static dim3 grid_of(int64_t n, int64_t each) { return dim3((unsigned)ceil_div(n, each)); }
-
 enum { THREADS = 256 };
 
 // Rows of F32: element (row, i) is at p[row * ld + i].
@@ -18,15 +16,22 @@ static struct view view_of(struct tensor t) {
     return v;
 }
 
+// Blocks over an [n, width]: a row each x, THREADS columns each y.
+static dim3 grid_of(const struct view &v) {
+    return dim3((unsigned)v.n, (unsigned)ceil_div(v.width, THREADS));
+}
+
+static __device__ __forceinline__ int my_column() { return blockIdx.y * THREADS + threadIdx.x; }
+
 // --- elementwise ---------------------------------------------------------------------------------
 
 enum unary { UNARY_ACT, UNARY_SCALE, UNARY_CAP };
 
 static __global__ void unary_kernel(struct view x, enum unary what, int act, float by) {
     wait_for_input();
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= x.n * x.width) return;
-    float *p = x.p + i / x.width * x.ld + i % x.width;
+    int k = my_column();
+    if (k >= x.width) return;
+    float *p = x.p + blockIdx.x * x.ld + k;
     if (what == UNARY_ACT) *p = activated(*p, act);
     if (what == UNARY_SCALE) *p *= by;
     if (what == UNARY_CAP) *p = by * tanhf(*p / by);
@@ -35,8 +40,7 @@ static __global__ void unary_kernel(struct view x, enum unary what, int act, flo
 static void unary(struct context *c, struct tensor x, enum unary what, int act, float by) {
     struct view v = view_of(x);
     if (v.n * v.width == 0) return;
-    launch(c, "an elementwise op", unary_kernel, grid_of(v.n * v.width, THREADS), THREADS, 0, v,
-           what, act, by);
+    launch(c, "an elementwise op", unary_kernel, grid_of(v), THREADS, 0, v, what, act, by);
 }
 
 void cuda_activate(struct context *c, struct tensor x, enum activation act) {
@@ -51,17 +55,16 @@ void cuda_soft_cap(struct context *c, struct tensor x, float cap) {
 
 static __global__ void clamp_kernel(struct view x, float least, float most, float plus) {
     wait_for_input();
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= x.n * x.width) return;
-    float *p = x.p + i / x.width * x.ld + i % x.width, v = *p < least ? least : *p;
+    int k = my_column();
+    if (k >= x.width) return;
+    float *p = x.p + blockIdx.x * x.ld + k, v = *p < least ? least : *p;
     *p = (v > most ? most : v) + plus;
 }
 
 void cuda_clamp(struct context *c, struct tensor x, float least, float most, float plus) {
     struct view v = view_of(x);
     if (v.n * v.width == 0) return;
-    launch(c, "clamp", clamp_kernel, grid_of(v.n * v.width, THREADS), THREADS, 0, v, least, most,
-           plus);
+    launch(c, "clamp", clamp_kernel, grid_of(v), THREADS, 0, v, least, most, plus);
 }
 
 enum binary { BINARY_ADD, BINARY_COPY, BINARY_ACT_MUL, BINARY_SCALE_ROWS };
@@ -69,9 +72,9 @@ enum binary { BINARY_ADD, BINARY_COPY, BINARY_ACT_MUL, BINARY_SCALE_ROWS };
 static __global__ void binary_kernel(struct view y, struct view a, struct view b, enum binary what,
                                      int act) {
     wait_for_input();
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= y.n * y.width) return;
-    int64_t row = i / y.width, k = i % y.width;
+    int64_t row = blockIdx.x;
+    int k = my_column();
+    if (k >= y.width) return;
     float *to = y.p + row * y.ld + k;
     float from = a.p[row * a.ld + (what == BINARY_SCALE_ROWS ? 0 : k)];
     if (what == BINARY_ADD) *to += from;
@@ -84,8 +87,8 @@ static void binary(struct context *c, struct tensor y, struct tensor a, struct t
                    enum binary what, int act) {
     struct view v = view_of(y);
     if (v.n * v.width == 0) return;
-    launch(c, "an elementwise op", binary_kernel, grid_of(v.n * v.width, THREADS), THREADS, 0, v,
-           view_of(a), view_of(b), what, act);
+    launch(c, "an elementwise op", binary_kernel, grid_of(v), THREADS, 0, v, view_of(a), view_of(b),
+           what, act);
 }
 
 void cuda_act_mul(struct context *c, struct tensor y, struct tensor a, struct tensor b,
@@ -107,12 +110,12 @@ void cuda_copy_to(struct context *c, struct tensor to, struct tensor from) {
 
 // y [n, width]: row i, column k is x's row rows[i] (NULL: i), column k / count * period + from +
 // k % count.
-static __global__ void take_kernel(struct view y, struct view x, const int32_t *rows,
-                                   int64_t period, int64_t from, int64_t count) {
+static __global__ void take_kernel(struct view y, struct view x, const int32_t *rows, int period,
+                                   int from, int count) {
     wait_for_input();
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= y.n * y.width) return;
-    int64_t row = i / y.width, k = i % y.width;
+    int64_t row = blockIdx.x;
+    int k = my_column();
+    if (k >= y.width) return;
     int64_t source = rows ? rows[row] : row;
     y.p[row * y.ld + k] = x.p[source * x.ld + k / count * period + from + k % count];
 }
@@ -120,44 +123,43 @@ static __global__ void take_kernel(struct view y, struct view x, const int32_t *
 void cuda_gather_rows(struct context *c, struct tensor y, struct tensor x, struct tensor rows) {
     struct view v = view_of(y);
     if (v.n * v.width == 0) return;
-    launch(c, "gather_rows", take_kernel, grid_of(v.n * v.width, THREADS), THREADS, 0, v,
-           view_of(x), (const int32_t *)rows.data, v.width, 0, v.width);
+    launch(c, "gather_rows", take_kernel, grid_of(v), THREADS, 0, v, view_of(x),
+           (const int32_t *)rows.data, (int)v.width, 0, (int)v.width);
 }
 
 void cuda_take_bands(struct context *c, struct tensor y, struct tensor x, int64_t period,
                      int64_t from, int64_t count) {
     struct view v = view_of(y);
     if (v.n * v.width == 0) return;
-    launch(c, "take_bands", take_kernel, grid_of(v.n * v.width, THREADS), THREADS, 0, v, view_of(x),
-           (const int32_t *)NULL, period, from, count);
+    launch(c, "take_bands", take_kernel, grid_of(v), THREADS, 0, v, view_of(x),
+           (const int32_t *)NULL, (int)period, (int)from, (int)count);
 }
 
 // y's rows [heads, width]: a's width elements, then b's.
-static __global__ void join_kernel(struct view y, struct view a, struct view b, int64_t a_width,
-                                   int64_t b_width) {
+static __global__ void join_kernel(struct view y, struct view a, struct view b, int a_width,
+                                   int b_width) {
     wait_for_input();
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= y.n * y.width) return;
-    int64_t row = i / y.width, head = i % y.width / (a_width + b_width);
-    int64_t k = i % y.width % (a_width + b_width);
-    y.p[row * y.ld + i % y.width] = k < a_width
-                                        ? a.p[row * a.ld + head * a_width + k]
-                                        : b.p[row * b.ld + head * b_width + k - a_width];
+    int64_t row = blockIdx.x;
+    int i = my_column();
+    if (i >= y.width) return;
+    int head = i / (a_width + b_width), k = i % (a_width + b_width);
+    y.p[row * y.ld + i] = k < a_width ? a.p[row * a.ld + head * a_width + k]
+                                      : b.p[row * b.ld + head * b_width + k - a_width];
 }
 
 void cuda_join(struct context *c, struct tensor y, struct tensor a, struct tensor b) {
     struct view v = view_of(y);
     if (v.n * v.width == 0) return;
-    launch(c, "join", join_kernel, grid_of(v.n * v.width, THREADS), THREADS, 0, v, view_of(a),
-           view_of(b), tensor_width(a), tensor_width(b));
+    launch(c, "join", join_kernel, grid_of(v), THREADS, 0, v, view_of(a), view_of(b),
+           (int)tensor_width(a), (int)tensor_width(b));
 }
 
 // --- norms ---------------------------------------------------------------------------------------
 
 // One block a row of the last dimension; `each` of them in a row of the first. w and b have `sets`
 // rows, one for each of those, or one for all.
-static __global__ void norm_kernel(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t each,
-                                   int64_t width, const float *w, const float *b, int64_t sets,
+static __global__ void norm_kernel(float *y, int64_t ldy, const float *x, int64_t ldx, int each,
+                                   int width, const float *w, const float *b, int64_t sets,
                                    float eps, bool centred) {
     wait_for_input();
     int64_t row = blockIdx.x / each, part = blockIdx.x % each;
@@ -167,13 +169,14 @@ static __global__ void norm_kernel(float *y, int64_t ldy, const float *x, int64_
     y += row * ldy + part * width;
     float mean = 0, square = 0;
     if (centred) {
-        for (int64_t i = threadIdx.x; i < width; i += blockDim.x) mean += x[i];
+        for (int i = threadIdx.x; i < width; i += blockDim.x) mean += x[i];
         mean = block_sum(mean) / (float)width;
     }
-    for (int64_t i = threadIdx.x; i < width; i += blockDim.x)
-        square += (x[i] - mean) * (x[i] - mean);
+#pragma unroll 4
+    for (int i = threadIdx.x; i < width; i += blockDim.x) square += (x[i] - mean) * (x[i] - mean);
     float scale = 1.0f / sqrtf(block_sum(square) / (float)width + eps);
-    for (int64_t i = threadIdx.x; i < width; i += blockDim.x)
+#pragma unroll 4
+    for (int i = threadIdx.x; i < width; i += blockDim.x)
         y[i] = (x[i] - mean) * scale * (w ? w[i] : 1.0f) + (b ? b[i] : 0.0f);
 }
 
@@ -182,11 +185,11 @@ static void norm(struct context *c, struct tensor y, struct tensor x, struct ten
     int64_t rows = tensor_rows(x), width = tensor_width(x);
     if (!rows || !width) return;
     int64_t sets = w.dims > 1 || b.dims > 1 ? rows / x.n[0] : 1;
-    int threads = width <= 128 ? 32 : width <= 1024 ? 128 : 512;
+    int threads = width <= 128 ? 32 : width <= 1024 ? 128 : 1024;
     launch(c, centred ? "layer_norm" : "rms_norm", norm_kernel, dim3((unsigned)rows), threads, 0,
-           (float *)y.data, y.stride[0], (const float *)x.data, x.stride[0], rows / x.n[0], width,
-           (const float *)(w.dims ? w.data : NULL), (const float *)(b.dims ? b.data : NULL), sets,
-           eps, centred);
+           (float *)y.data, y.stride[0], (const float *)x.data, x.stride[0], (int)(rows / x.n[0]),
+           (int)width, (const float *)(w.dims ? w.data : NULL),
+           (const float *)(b.dims ? b.data : NULL), sets, eps, centred);
 }
 
 void cuda_rms_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w,
@@ -222,13 +225,11 @@ static __device__ void rotate(float *head, int64_t pair, int64_t row, const stru
     *b = *b * cosine + was * sine;
 }
 
-static __global__ void rope_kernel(float *x, int64_t ld, int64_t n, int64_t heads, int64_t width,
-                                   struct rotation r) {
+// One block a row and head.
+static __global__ void rope_kernel(float *x, int64_t ld, int64_t width, struct rotation r) {
     wait_for_input();
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n * heads * r.pairs) return;
-    int64_t row = i / (heads * r.pairs), head = i / r.pairs % heads;
-    rotate(x + row * ld + head * width, i % r.pairs, row, r);
+    for (int pair = threadIdx.x; pair < r.pairs; pair += blockDim.x)
+        rotate(x + blockIdx.x * ld + blockIdx.y * width, pair, blockIdx.x, r);
 }
 
 void cuda_rope(struct context *c, struct tensor x, const struct rows *rows, const struct rope *r) {
@@ -240,10 +241,10 @@ void cuda_rope(struct context *c, struct tensor x, const struct rows *rows, cons
                          r->longest,
                          r->scale,
                          r->interleaved};
-    int64_t n = x.n[0] * x.n[1] * t.pairs;
-    if (!n) return;
-    launch(c, "rope", rope_kernel, grid_of(n, THREADS), THREADS, 0, (float *)x.data, x.stride[0],
-           x.n[0], x.n[1], x.n[2], t);
+    if (!x.n[0] || !t.pairs) return;
+    dim3 grid((unsigned)x.n[0], (unsigned)x.n[1]);
+    launch(c, "rope", rope_kernel, grid, t.pairs <= 32 ? 32 : 64, 0, (float *)x.data, x.stride[0],
+           x.n[2], t);
 }
 
 static __device__ void store_float(void *p, enum dtype type, int64_t i, float v) {
@@ -252,29 +253,29 @@ static __device__ void store_float(void *p, enum dtype type, int64_t i, float v)
     if (type == DT_BF16) ((__nv_bfloat16 *)p)[i] = __float2bfloat16_rn(v);
 }
 
-// One block a row.
+// One block a row and head.
 static __global__ void kv_write_kernel(struct tensor k_cache, struct tensor v_cache,
                                        const int32_t *table, int64_t pages, const int32_t *seq,
                                        const int32_t *index, const float *k, int64_t ldk,
                                        const float *v, int64_t ldv) {
     wait_for_input();
-    int64_t row = blockIdx.x, heads = k_cache.n[1], size = k_cache.n[2];
-    int64_t page = table[seq[row] * pages + index[row] / size], slot = index[row] % size;
-    for (int part = 0; part < (v ? 2 : 1); part++) {
-        const struct tensor &cache = part ? v_cache : k_cache;
-        const float *from = part ? v + row * ldv : k + row * ldk;
-        int64_t width = cache.n[3];
-        for (int64_t i = threadIdx.x; i < heads * width; i += blockDim.x) {
-            int64_t at = ((page * heads + i / width) * size + slot) * width + i % width;
-            store_float(cache.data, cache.type, at, from[i]);
-        }
-    }
+    int row = blockIdx.x, head = blockIdx.y, size = (int)k_cache.n[2], at = index[row];
+    int64_t page = table[seq[row] * pages + at / size];
+    int64_t slot = (page * k_cache.n[1] + head) * size + at % size;
+    int k_width = (int)k_cache.n[3], v_width = (int)v_cache.n[3];
+    for (int i = threadIdx.x; i < k_width; i += blockDim.x)
+        store_float(k_cache.data, k_cache.type, slot * k_width + i,
+                    k[row * ldk + head * k_width + i]);
+    for (int i = threadIdx.x; v && i < v_width; i += blockDim.x)
+        store_float(v_cache.data, v_cache.type, slot * v_width + i,
+                    v[row * ldv + head * v_width + i]);
 }
 
 void cuda_kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
                    struct tensor v) {
     if (!rows->n) return;
-    launch(c, "kv_write", kv_write_kernel, dim3((unsigned)rows->n), THREADS, 0, kv->k, kv->v,
+    dim3 grid((unsigned)rows->n, (unsigned)kv->k.n[1]);
+    launch(c, "kv_write", kv_write_kernel, grid, 128, 0, kv->k, kv->v,
            (const int32_t *)kv->table.data, kv->table.n[1], (const int32_t *)rows->seq.data,
            (const int32_t *)rows->index.data, (const float *)k.data, k.stride[0],
            (const float *)(v.dims ? v.data : NULL), v.stride[0]);
@@ -307,8 +308,9 @@ static __global__ void argmax_kernel(int32_t *y, const float *x, int64_t ld, int
     x += blockIdx.x * ld;
     struct choice mine = {-INFINITY, INT32_MAX};
     bool bad = false;
-    for (int64_t i = threadIdx.x; i < width; i += blockDim.x) {
-        struct choice next = {x[i], (int32_t)i};
+#pragma unroll 8
+    for (int i = threadIdx.x; i < (int)width; i += 1024) {
+        struct choice next = {x[i], i};
         if (isnan(next.top)) bad = true, next.top = -INFINITY;
         mine = better(mine, next);
     }

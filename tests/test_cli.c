@@ -208,7 +208,7 @@ static void test_told(void **state) {
     TOLD("--seed changes nothing at temperature 0", "-v", "--seed", "1");
     TOLD("--top-k changes nothing at temperature 0", "-v", "--top-k", "1");
     TOLD(NULL, "--seed", "1");
-    TOLD("device gpu: this build has none", "--device", "gpu");
+    TOLD("device gpu: this ", "--device", "gpu"); // has none: build or machine
 #undef TOLD
     expect_told("the context of 32 tokens is full (-c, --ctx-size)",
                 ARGS("generate", MODEL, "-p", "Hi", "--ignore-eos", "-c", "32"));
@@ -230,7 +230,7 @@ static void test_environment(void **state) {
     setenv("LLAMA_ARG_N_PREDICT", "", 1); // empty counts as unset
     expect_text(GREETING "\n", "", ARGS("generate", "-p", "Hi"));
     setenv("MLXCEL_DEVICE", "abacus", 1);
-    expect_error(2, "MLXCEL_DEVICE \"abacus\": must be one of", "", ARGS("generate", "-p", "Hi"));
+    expect_error(1, "device \"abacus\" is ", "", ARGS("generate", "-p", "Hi"));
     setenv("MLXCEL_DEVICE", "gpu", 1); // a wish: without one it is the CPU
     expect_text(GREETING "\n", "", ARGS("generate", "-p", "Hi", "-q"));
     unsetenv("MLXCEL_DEVICE");

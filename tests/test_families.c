@@ -50,12 +50,14 @@ static double bits_per_weight(const char *dir) {
 
 // What native precision costs: a cache in F16 and, for weights of 4 and 8 bits, activations in 8
 // bits. These models of a few random layers are sensitive, and where a router's choice is close
-// another expert may be chosen. A mistake would be of the order of the logits themselves.
+// another expert may be chosen. On a GPU x is in bf16 for each product, which costs each some 0.2%
+// (test_ops says), and there are a dozen from end to end. A mistake would be of the order of the
+// logits themselves.
 static void check_native(const struct fixture *f) {
     float *got = run_logits(
         f, (struct engine_options){.device = test_device, .isa = ISA_BEST, .threads = 1});
     size_t count = f->n * (size_t)f->vocab;
-    double sum = 0, bound = bits_per_weight(f->dir) < 16 ? 0.1 : 0.005;
+    double sum = 0, bound = bits_per_weight(f->dir) < 16 ? 0.1 : on_cpu() ? 0.005 : 0.02;
     for (size_t i = 0; i < count; i++) sum += pow((double)got[i] - f->logits[i], 2);
     double off = sqrt(sum / (double)count) / deviation(f->logits, count);
     const char *name = f->dir + strlen(FIXTURES) + 1;

@@ -42,6 +42,14 @@ static __device__ __forceinline__ float power_of_two(uint32_t e) {
     return __uint_as_float(e ? e << 23 : 1u << 22);
 }
 
+static __device__ __forceinline__ float e4m3(uint32_t v) {
+    uint32_t exponent = v >> 3 & 15, mantissa = v & 7;
+    float size = exponent ? __uint_as_float((exponent + 120) << 23 | mantissa << 20)
+                          : (float)mantissa * 0x1p-9f;
+    if ((v & 127) == 127) size = NAN;
+    return v & 128 ? -size : size;
+}
+
 // Twice an e2m1 code's value.
 static __device__ __forceinline__ float e2m1_twice(uint32_t code) {
     uint32_t low = code & 7;
@@ -52,6 +60,7 @@ static __device__ __forceinline__ float e2m1_twice(uint32_t code) {
 static __device__ __forceinline__ float load_float(const void *p, enum dtype type, int64_t i) {
     if (type == DT_F32) return ((const float *)p)[i];
     if (type == DT_F16) return __half2float(((const __half *)p)[i]);
+    if (type == DT_F8_E4M3) return e4m3(((const uint8_t *)p)[i]);
     if (type == DT_F8_E8M0) return power_of_two(((const uint8_t *)p)[i]);
     return __bfloat162float(((const __nv_bfloat16 *)p)[i]);
 }

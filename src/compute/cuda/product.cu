@@ -16,7 +16,7 @@ struct any_weight {
     struct tensor data, scales, biases;
     enum weight_layout layout;
     int bits, group;
-    int64_t in;
+    int64_t in, block_row;
 };
 
 static __device__ float element(const struct tensor &t, int64_t row, int64_t i) {
@@ -25,6 +25,9 @@ static __device__ float element(const struct tensor &t, int64_t row, int64_t i) 
 
 static __device__ float weight_at(const struct any_weight &w, int64_t row, int64_t k) {
     if (w.layout == WEIGHT_DENSE) return element(w.data, row, k);
+    if (w.layout == WEIGHT_F8)
+        return element(w.data, row, k) *
+               element(w.scales, (w.block_row + row) / w.group, k / w.group);
     const uint32_t *p = (const uint32_t *)w.data.data + row * w.data.stride[0];
     int64_t bit = k * w.bits, at = bit >> 5;
     int shift = (int)(bit & 31);
@@ -37,7 +40,8 @@ static __device__ float weight_at(const struct any_weight &w, int64_t row, int64
 }
 
 static struct any_weight any_of(const struct weight *w) {
-    struct any_weight a = {w->data, w->scales, w->biases, w->layout, w->bits, w->group, w->in};
+    struct any_weight a = {w->data, w->scales, w->biases, w->layout,
+                           w->bits, w->group,  w->in,     w->block_row};
     return a;
 }
 
@@ -386,13 +390,14 @@ static int kind_of(const struct weight *w) {
     size_t ld = (size_t)w->data.stride[0] * dtype_size(w->data.type);
     bool aligned = ((uintptr_t)w->data.data | ld) % 16 == 0 && w->data.stride[1] == 1;
     if (w->layout == WEIGHT_DENSE) {
-        if (w->in % 8 || !aligned || w->data.type == DT_F32) return 0;
-        return w->data.type == DT_BF16 ? DENSE_BF16 : DENSE_F16;
+        if (w->in % 8 || !aligned) return 0;
+        return w->data.type == DT_BF16 ? DENSE_BF16 : w->data.type == DT_F16 ? DENSE_F16 : 0;
     }
+    if (w->layout != WEIGHT_AFFINE && w->layout != WEIGHT_MXFP4) return 0;
     bool group = w->group >= 32 && !(w->group & (w->group - 1)) && w->in % w->group == 0;
     if (!aligned || !group || w->bits > 8 || w->bits == 7 || w->scales.stride[1] != 1) return 0;
     if (w->layout == WEIGHT_MXFP4) return w->group == 32 ? FOUR_E2M1 : 0;
-    if (w->layout != WEIGHT_AFFINE || w->biases.stride[1] != 1) return 0;
+    if (w->biases.stride[1] != 1) return 0;
     return w->bits == 4 && w->scales.type == DT_BF16 ? FOUR_BF16 : w->bits;
 }
 

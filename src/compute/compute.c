@@ -264,6 +264,7 @@ struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
          !opt->selected.dims || (opt->selected.type == DT_I32 && opt->selected.dims == 2 &&
                                  opt->selected.n[0] == rows->n && tensor_contiguous(opt->selected)),
          "attention: the selection is not a list a row");
+    has(c, !opt->selected.dims || ops(c)->select_keys, "attention to a selection");
     int64_t width = kv->v.n[3] ? kv->v.n[3] : opt->v_width;
     want(c, width > 0 && (kv->v.n[3] || width <= kv->k.n[3]), "attention: there are no values");
     struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){q.n[0], q.n[1] * width});
@@ -273,6 +274,7 @@ struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
 
 struct tensor select_keys(struct context *c, struct tensor q, struct tensor weights,
                           const struct kv *kv, const struct rows *rows, struct tensor chosen) {
+    has(c, ops(c)->select_keys, "select_keys");
     check_rows(c, "select_keys", rows);
     check_kv(c, "select_keys", kv);
     f32_rows(c, "select_keys", "q", q);

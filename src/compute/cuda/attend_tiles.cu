@@ -7,6 +7,12 @@ enum { ROWS = 128, KEYS = 64, THREADS = 256, PAD = 8 };
 
 static const float LOG2E = 1.4426950408889634f;
 
+static __device__ __forceinline__ float power2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 template <bool BRAIN> static __device__ __forceinline__ uint32_t narrow(float low, float high) {
     if (BRAIN) {
         __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
@@ -108,21 +114,31 @@ static __device__ void attend_tile(struct running<D> &r, const uint32_t q[D / 16
             mma<BRAIN>(s[2 * n + 1], q[d], b[2], b[3]);
         }
     float top[2] = {r.top[0], r.top[1]};
+    bool all =
+        first[0] <= t0 && first[1] <= t0 && last[0] >= t0 + KEYS - 1 && last[1] >= t0 + KEYS - 1;
+    if (a.soft_cap > 0)
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) s[n][e] = capped(a, s[n][e]) * LOG2E;
+    if (!__all_sync(~0u, all))
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int32_t at = t0 + n * 8 + 2 * t + e % 2;
+                if (at < first[e / 2] || at > last[e / 2]) s[n][e] = -INFINITY;
+            }
 #pragma unroll
     for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-            int32_t at = t0 + n * 8 + 2 * t + e % 2;
-            bool sees = at >= first[e / 2] && at <= last[e / 2];
-            s[n][e] = sees ? capped(a, s[n][e]) * LOG2E : -INFINITY;
-            top[e / 2] = fmaxf(top[e / 2], s[n][e]);
-        }
+        for (int e = 0; e < 4; e++) top[e / 2] = fmaxf(top[e / 2], s[n][e]);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 1));
         top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 2));
         float base = top[h] == -INFINITY ? 0.0f : top[h];
-        float keep = exp2f(r.top[h] - base);
+        float keep = power2(r.top[h] - base);
         r.top[h] = top[h];
         top[h] = base;
         r.total[h] *= keep;
@@ -133,7 +149,7 @@ static __device__ void attend_tile(struct running<D> &r, const uint32_t q[D / 16
     for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            s[n][e] = exp2f(s[n][e] - top[e / 2]);
+            s[n][e] = power2(s[n][e] - top[e / 2]);
             r.total[e / 2] += s[n][e];
         }
 #pragma unroll
@@ -163,7 +179,7 @@ static __device__ void load_queries(uint32_t q[D / 16][4], const struct attend &
     for (int h = 0; h < 2; h++) {
         bool there = row[h] < a.n;
         const float *from = a.q + row[h] * a.ldq + head * D;
-        float scale = scale_of(a, last[h]);
+        float scale = scale_of(a, last[h]) * (a.soft_cap > 0 ? 1.0f : LOG2E);
 #pragma unroll
         for (int d = 0; d < D / 16; d++)
 #pragma unroll

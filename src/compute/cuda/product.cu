@@ -97,8 +97,8 @@ void cuda_embed(struct context *c, struct tensor y, const struct weight *w, stru
 
 struct few {
     struct matrix w[LINEAR_MAX];
-    int first[LINEAR_MAX]; // the first block of each
-    int count;
+    int first[LINEAR_MAX]; // the first tile of each
+    int count, tiles;
     struct shape shape;
     const float *x;
     int64_t ldx;
@@ -134,78 +134,111 @@ static __device__ __forceinline__ void stage_x(__nv_bfloat16 *xs, const struct f
         }
 }
 
-// MATS: 1, or 2 where gated. AHEAD chunks of each warp are in flight, and BLOCKS blocks a
-// processor.
+// 16 outputs of a matrix, or of a gated pair, and a lane's two rows of them.
+struct few_tile {
+    int which;
+    int64_t row, low, high;
+};
+
+static __device__ __forceinline__ struct few_tile few_tile_at(const struct few &f, int at,
+                                                              bool gated) {
+    struct few_tile t = {0, 0, 0, 0};
+    if (!gated)
+        while (t.which + 1 < f.count && at >= f.first[t.which + 1]) t.which++;
+    int g = threadIdx.x % 32 / 4;
+    int64_t last = f.w[t.which].out - 1;
+    t.row = (int64_t)(at - f.first[t.which]) * 16;
+    t.low = t.row + g < last ? t.row + g : last;
+    t.high = t.row + g + 8 < last ? t.row + g + 8 : last;
+    return t;
+}
+
+// MATS: 1, or 2 where gated. The warps of a block take every FEW_WARPSth chunk of k each. A block
+// goes from tile to tile; AHEAD chunks of each warp are in flight, those of the next tile while
+// this one ends, and BLOCKS blocks fit a processor.
 template <int BITS, int MATS, int AHEAD, int BLOCKS>
 static __global__ void __launch_bounds__(FEW_WARPS * 32, BLOCKS)
     few_kernel(const __grid_constant__ struct few f) {
     extern __shared__ uint4 shared[];
-    __shared__ float sums[FEW_WARPS][MATS][4][32];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, which = 0;
-    if (MATS == 1)
-        while (which + 1 < f.count && (int)blockIdx.x >= f.first[which + 1]) which++;
-    int64_t row = ((int64_t)blockIdx.x - f.first[which]) * 16;
+    __shared__ float sums[2][FEW_WARPS][MATS][4][32];
+    const int stride = FEW_WARPS * CHUNK;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int in = f.shape.in, steps = (in + stride * AHEAD - 1) / (stride * AHEAD) * AHEAD;
     weight_row<BITS> low[AHEAD][MATS], high[AHEAD][MATS];
-    int64_t out = f.w[which].out, last = out - 1;
-    int64_t low_row = row + g < last ? row + g : last, high_row = row + g + 8;
-    if (high_row > last) high_row = last;
+    struct few_tile tile = few_tile_at(f, blockIdx.x, MATS == 2);
 #pragma unroll
     for (int a = 0; a < AHEAD; a++)
 #pragma unroll
         for (int m = 0; m < MATS; m++) {
-            int k = (a * FEW_WARPS + warp) * CHUNK;
-            low[a][m].load(f.w[which + m], f.shape, low_row, k, t);
-            high[a][m].load(f.w[which + m], f.shape, high_row, k, t);
+            int k = a * stride + warp * CHUNK;
+            low[a][m].load(f.w[tile.which + m], f.shape, tile.low, k, t);
+            high[a][m].load(f.w[tile.which + m], f.shape, tile.high, k, t);
         }
     wait_for_input();
     __nv_bfloat16 *xs = (__nv_bfloat16 *)shared;
-    int ld = f.shape.in + FEW_PAD;
+    int ld = in + FEW_PAD, buffer = 0;
     stage_x<BITS>(xs, f, ld);
     __syncthreads();
-    float acc[MATS][4] = {};
-    const int stride = FEW_WARPS * CHUNK;
-    for (int k0 = warp * CHUNK; k0 < f.shape.in; k0 += AHEAD * stride)
+    for (int at = blockIdx.x; at < f.tiles; at += gridDim.x, buffer ^= 1) {
+        bool more = at + (int)gridDim.x < f.tiles;
+        struct few_tile next = few_tile_at(f, more ? at + gridDim.x : at, MATS == 2);
+        float acc[MATS][4] = {};
+        for (int s0 = 0; s0 < steps; s0 += AHEAD)
 #pragma unroll
-        for (int a = 0; a < AHEAD; a++) {
-            int k = k0 + a * stride;
-            if (k >= f.shape.in) break;
+            for (int a = 0; a < AHEAD; a++) {
+                int k = (s0 + a) * stride + warp * CHUNK;
+                if (k < in)
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                int at = k + weight_row<BITS>::offset(t, j);
-                uint4 x = make_uint4(0, 0, 0, 0);
-                if (g < f.n && at < f.shape.in) x = *(const uint4 *)(xs + g * ld + at);
+                    for (int j = 0; j < 4; j++) {
+                        int i = k + weight_row<BITS>::offset(t, j);
+                        uint4 x = make_uint4(0, 0, 0, 0);
+                        if (g < f.n && i < in) x = *(const uint4 *)(xs + g * ld + i);
 #pragma unroll
-                for (int m = 0; m < MATS; m++)
-                    mma_eight(acc[m], low[a][m].expand(j), high[a][m].expand(j), x);
+                        for (int m = 0; m < MATS; m++)
+                            mma_eight(acc[m], low[a][m].expand(j), high[a][m].expand(j), x);
+                    }
+                bool ends = s0 + AHEAD >= steps;
+                if (ends && !more) continue;
+                int which = ends ? next.which : tile.which;
+                int64_t low_row = ends ? next.low : tile.low;
+                int64_t high_row = ends ? next.high : tile.high;
+                k = ends ? a * stride + warp * CHUNK : k + AHEAD * stride;
+#pragma unroll
+                for (int m = 0; m < MATS; m++) {
+                    low[a][m].load(f.w[which + m], f.shape, low_row, k, t);
+                    high[a][m].load(f.w[which + m], f.shape, high_row, k, t);
+                }
             }
+#pragma unroll
+        for (int m = 0; m < MATS; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) sums[buffer][warp][m][i][lane] = acc[m][i];
+        __syncthreads();
+        // 128 results a matrix: acc[i] of a lane is output g + 8 (i / 2), row 2 t +
+        // i % 2.
+        const struct matrix &w = f.w[tile.which];
+        int i = warp, r = 2 * t + i % 2;
+        int64_t o = tile.row + g + 8 * (i / 2);
+        if (warp < 4 && o < w.out && r < f.n) {
+            float total[MATS];
 #pragma unroll
             for (int m = 0; m < MATS; m++) {
-                low[a][m].load(f.w[which + m], f.shape, low_row, k + AHEAD * stride, t);
-                high[a][m].load(f.w[which + m], f.shape, high_row, k + AHEAD * stride, t);
+                const float *bias = f.w[tile.which + m].bias;
+                total[m] = bias ? bias[o] : 0.0f;
+#pragma unroll
+                for (int p = 0; p < FEW_WARPS; p++) total[m] += sums[buffer][p][m][i][lane];
             }
+            w.y[r * w.ldy + o] =
+                MATS == 2 ? activated(total[0], f.act) * total[MATS - 1] : total[0];
         }
-#pragma unroll
-    for (int m = 0; m < MATS; m++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) sums[warp][m][i][lane] = acc[m][i];
-    __syncthreads();
-    // 128 results a matrix: acc[i] of a lane is output g + 8 (i / 2), row 2 t + i % 2.
-    if (threadIdx.x >= 128) return;
-    int i = threadIdx.x / 32;
-    int64_t o = row + g + 8 * (i / 2), r = 2 * t + i % 2;
-    if (o >= out || r >= f.n) return;
-    float total[MATS];
-#pragma unroll
-    for (int m = 0; m < MATS; m++) {
-        total[m] = f.w[which + m].bias ? f.w[which + m].bias[o] : 0.0f;
-        for (int w = 0; w < FEW_WARPS; w++) total[m] += sums[w][m][i][lane];
+        tile = next;
     }
-    f.w[which].y[r * f.w[which].ldy + o] =
-        MATS == 2 ? activated(total[0], f.act) * total[MATS - 1] : total[0];
 }
 
 template <int BITS, int MATS, int AHEAD, int BLOCKS>
-static void launch_few(struct context *c, const struct few &f, int blocks) {
+static void launch_few(struct context *c, const struct few &f) {
+    int blocks = BLOCKS * c->dev->cuda->processors;
+    if (blocks > f.tiles) blocks = f.tiles;
     size_t shared = (size_t)f.n * (size_t)(f.shape.in + FEW_PAD) * 2;
     auto kernel = few_kernel<BITS, MATS, AHEAD, BLOCKS>;
     if (shared > (32 << 10) &&
@@ -218,11 +251,11 @@ static void launch_few(struct context *c, const struct few &f, int blocks) {
 }
 
 template <int BITS, int AHEAD, int BLOCKS>
-static void launch_few_of(struct context *c, const struct few &f, int blocks) {
+static void launch_few_of(struct context *c, const struct few &f) {
     if (f.gated)
-        launch_few<BITS, 2, AHEAD, BLOCKS>(c, f, blocks);
+        launch_few<BITS, 2, AHEAD, BLOCKS>(c, f);
     else
-        launch_few<BITS, 1, AHEAD, BLOCKS>(c, f, blocks);
+        launch_few<BITS, 1, AHEAD, BLOCKS>(c, f);
 }
 
 // --- some rows -----------------------------------------------------------------------------------
@@ -240,7 +273,7 @@ enum { SOME_WARPS = 8, SOME_OUT = 128, SOME_ROWS = 64 };
 
 // Each warp has 16 outputs and all 64 rows.
 template <int BITS>
-static __global__ void __launch_bounds__(SOME_WARPS * 32)
+static __global__ void __launch_bounds__(SOME_WARPS * 32, 2)
     some_kernel(const __grid_constant__ struct some f) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     int64_t row = (int64_t)blockIdx.x * SOME_OUT + warp * 16, x0 = (int64_t)blockIdx.y * SOME_ROWS;
@@ -455,14 +488,13 @@ static void few(struct context *c, int count, const struct tensor y[], struct te
     f.x = (const float *)x.data, f.ldx = x.stride[0], f.n = (int)x.n[0];
     f.aligned = ((uintptr_t)x.data | (size_t)x.stride[0] * 4) % 16 == 0;
     f.gated = gated, f.act = act;
-    int blocks = 0;
     for (int i = 0; i < count; i++) {
         f.w[i] = matrix_of(w[i], y[i]);
-        f.first[i] = gated ? 0 : blocks;
-        blocks += (int)ceil_div(w[i]->out, 16);
+        f.first[i] = gated ? 0 : f.tiles;
+        f.tiles += (int)ceil_div(w[i]->out, 16);
     }
-    if (gated) blocks /= 2;
-#define CALL(KIND, AHEAD, BLOCKS) launch_few_of<KIND, AHEAD, BLOCKS>(c, f, blocks)
+    if (gated) f.tiles /= 2;
+#define CALL(KIND, AHEAD, BLOCKS) launch_few_of<KIND, AHEAD, BLOCKS>(c, f)
     BY_KIND(kind_of(w[0]), CALL)
 #undef CALL
 }

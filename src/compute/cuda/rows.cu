@@ -69,26 +69,46 @@ void cuda_clamp(struct context *c, struct tensor x, float least, float most, flo
 
 enum binary { BINARY_ADD, BINARY_COPY, BINARY_ACT_MUL, BINARY_SCALE_ROWS };
 
+// N columns a thread: 4 where all rows are aligned to 16 bytes.
+template <int N> struct columns { float v[N]; };
+
+template <> struct __align__(16) columns<4> { float v[4]; };
+
+template <int N>
 static __global__ void binary_kernel(struct view y, struct view a, struct view b, enum binary what,
                                      int act) {
     wait_for_input();
     int64_t row = blockIdx.x;
-    int k = my_column();
+    int k = my_column() * N;
     if (k >= y.width) return;
-    float *to = y.p + row * y.ld + k;
-    float from = a.p[row * a.ld + (what == BINARY_SCALE_ROWS ? 0 : k)];
-    if (what == BINARY_ADD) *to += from;
-    if (what == BINARY_COPY) *to = from;
-    if (what == BINARY_SCALE_ROWS) *to *= from;
-    if (what == BINARY_ACT_MUL) *to = activated(from, act) * b.p[row * b.ld + k];
+    struct columns<N> *to = (struct columns<N> *)(y.p + row * y.ld + k), t = *to, from, other;
+    if (what == BINARY_SCALE_ROWS)
+        for (int i = 0; i < N; i++) from.v[i] = a.p[row * a.ld];
+    else
+        from = *(const struct columns<N> *)(a.p + row * a.ld + k);
+    if (what == BINARY_ACT_MUL) other = *(const struct columns<N> *)(b.p + row * b.ld + k);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (what == BINARY_ADD) t.v[i] += from.v[i];
+        if (what == BINARY_COPY) t.v[i] = from.v[i];
+        if (what == BINARY_SCALE_ROWS) t.v[i] *= from.v[i];
+        if (what == BINARY_ACT_MUL) t.v[i] = activated(from.v[i], act) * other.v[i];
+    }
+    *to = t;
+}
+
+static bool aligned(const struct view &v) {
+    return ((uintptr_t)v.p | (uintptr_t)v.ld * 4 | (uintptr_t)v.width * 4) % 16 == 0;
 }
 
 static void binary(struct context *c, struct tensor y, struct tensor a, struct tensor b,
                    enum binary what, int act) {
-    struct view v = view_of(y);
+    struct view v = view_of(y), from = view_of(a), other = view_of(b), part = v;
     if (v.n * v.width == 0) return;
-    launch(c, "an elementwise op", binary_kernel, grid_of(v), THREADS, 0, v, view_of(a), view_of(b),
-           what, act);
+    bool by_four = aligned(v) && (what == BINARY_SCALE_ROWS || (aligned(from) && aligned(other)));
+    if (by_four) part.width = v.width / 4;
+    launch(c, "an elementwise op", by_four ? binary_kernel<4> : binary_kernel<1>, grid_of(part),
+           THREADS, 0, v, from, other, what, act);
 }
 
 void cuda_act_mul(struct context *c, struct tensor y, struct tensor a, struct tensor b,
@@ -213,23 +233,27 @@ struct rotation {
     bool interleaved;
 };
 
-static __device__ void rotate(float *head, int64_t pair, int64_t row, const struct rotation &r) {
-    const float *freq = r.long_freq && r.length[row] > r.longest ? r.long_freq : r.freq;
-    float angle = (float)r.pos[row] * freq[pair], sine, cosine;
-    sincosf(angle, &sine, &cosine);
-    sine *= r.scale, cosine *= r.scale;
-    float *a = r.interleaved ? head + 2 * pair : head + pair;
-    float *b = r.interleaved ? a + 1 : a + r.pairs;
-    float was = *a;
-    *a = was * cosine - *b * sine;
-    *b = *b * cosine + was * sine;
-}
+enum { ROPE_HEADS = 8 }; // that share the sines of a block
 
-// One block a row and head.
-static __global__ void rope_kernel(float *x, int64_t ld, int64_t width, struct rotation r) {
+// One block a row and ROPE_HEADS heads, a thread a pair.
+static __global__ void rope_kernel(float *x, int64_t ld, int heads, int width, struct rotation r) {
     wait_for_input();
-    for (int pair = threadIdx.x; pair < r.pairs; pair += blockDim.x)
-        rotate(x + blockIdx.x * ld + blockIdx.y * width, pair, blockIdx.x, r);
+    int64_t row = blockIdx.x;
+    int from = blockIdx.y * ROPE_HEADS, to = min(from + ROPE_HEADS, heads), pairs = (int)r.pairs;
+    const float *freq = r.long_freq && r.length[row] > r.longest ? r.long_freq : r.freq;
+    for (int pair = threadIdx.x; pair < pairs; pair += blockDim.x) {
+        float sine, cosine;
+        sincosf((float)r.pos[row] * freq[pair], &sine, &cosine);
+        sine *= r.scale, cosine *= r.scale;
+        for (int h = from; h < to; h++) {
+            float *head = x + row * ld + h * width;
+            float *a = r.interleaved ? head + 2 * pair : head + pair;
+            float *b = r.interleaved ? a + 1 : a + pairs;
+            float was = *a, other = *b;
+            *a = was * cosine - other * sine;
+            *b = other * cosine + was * sine;
+        }
+    }
 }
 
 void cuda_rope(struct context *c, struct tensor x, const struct rows *rows, const struct rope *r) {
@@ -242,9 +266,9 @@ void cuda_rope(struct context *c, struct tensor x, const struct rows *rows, cons
                          r->scale,
                          r->interleaved};
     if (!x.n[0] || !t.pairs) return;
-    dim3 grid((unsigned)x.n[0], (unsigned)x.n[1]);
+    dim3 grid((unsigned)x.n[0], (unsigned)ceil_div(x.n[1], ROPE_HEADS));
     launch(c, "rope", rope_kernel, grid, t.pairs <= 32 ? 32 : 64, 0, (float *)x.data, x.stride[0],
-           x.n[2], t);
+           (int)x.n[1], (int)x.n[2], t);
 }
 
 static __device__ void store_float(void *p, enum dtype type, int64_t i, float v) {

@@ -100,6 +100,7 @@ struct tensor gated_lru(struct context *c, const struct lru_inputs *in, struct t
 
 struct tensor log_decay(struct context *c, struct tensor x, struct tensor rate,
                         struct tensor bias) {
+    has(c, ops(c)->log_decay, "log_decay");
     static const char op[] = "log_decay";
     f32_rows(c, op, "x", x);
     want(c, x.dims == 2, "%s: x is not a matrix", op);
@@ -127,6 +128,7 @@ static void check_delta(struct context *c, const char *op, const struct delta_in
 
 struct tensor delta_rule(struct context *c, const struct delta_inputs *in, const struct delta *d,
                          const struct rows *rows, struct tensor state) {
+    has(c, ops(c)->delta_rule, "delta_rule");
     static const char op[] = "delta_rule";
     want(c, d->key_heads > 0 && d->heads % d->key_heads == 0, "%s: %lld heads of %lld keys", op,
          (long long)d->heads, (long long)d->key_heads);

@@ -49,6 +49,7 @@ struct tensor embed(struct context *c, const struct weight *w, struct tensor ids
 }
 
 struct tensor bound_ids(struct context *c, struct tensor ids, int64_t limit) {
+    has(c, ops(c)->bound_ids, "bound_ids");
     i32_list(c, "bound_ids", "ids", ids);
     want(c, limit > 0, "bound_ids: no id is below %lld", (long long)limit);
     struct tensor y = scratch_tensor(c, DT_I32, 1, ids.n);
@@ -327,6 +328,7 @@ struct tensor head_linear(struct context *c, struct tensor x, const struct matri
 }
 
 struct tensor scale_columns(struct context *c, struct tensor x, struct tensor by) {
+    has(c, ops(c)->scale_columns, "scale_columns");
     f32_rows(c, "scale_columns", "x", x);
     want(c,
          x.dims == 2 && by.type == DT_F32 && by.dims == 1 && by.n[0] == x.n[1] &&
@@ -337,6 +339,7 @@ struct tensor scale_columns(struct context *c, struct tensor x, struct tensor by
 }
 
 struct tensor match_size(struct context *c, struct tensor x, struct tensor like, float least) {
+    has(c, ops(c)->match_size, "match_size");
     f32_rows(c, "match_size", "x", x);
     f32_rows(c, "match_size", "like", like);
     same_shape(c, "match_size", x, like);
@@ -346,6 +349,7 @@ struct tensor match_size(struct context *c, struct tensor x, struct tensor like,
 }
 
 struct tensor cut_below(struct context *c, struct tensor x, float by) {
+    has(c, ops(c)->cut_below, "cut_below");
     f32_rows(c, "cut_below", "x", x);
     want(c, x.dims == 2, "cut_below: x is not a matrix");
     if (go(c)) ops(c)->cut_below(c, x, by);
@@ -353,6 +357,7 @@ struct tensor cut_below(struct context *c, struct tensor x, float by) {
 }
 
 struct tensor mix_streams(struct context *c, struct tensor x, struct tensor w, int64_t in) {
+    has(c, ops(c)->mix_streams, "mix_streams");
     f32_rows(c, "mix_streams", "x", x);
     f32_rows(c, "mix_streams", "w", w);
     bool ok = in > 0 && x.dims == 2 && w.dims == 2 && x.n[0] == w.n[0] && x.n[1] % in == 0 &&

@@ -53,6 +53,6 @@ static __device__ __forceinline__ int64_t cache_row(const struct attend &a, cons
 
 // Prompts on tensor cores, where the widths have such a kernel: rows of one sequence that follow
 // each other share keys. False: not done.
-bool attend_tiles(struct context *c, const struct attend *a);
+extern "C" bool attend_tiles(struct context *c, const struct attend *a);
 
 #endif

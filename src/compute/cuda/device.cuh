@@ -90,6 +90,7 @@ static __device__ __forceinline__ float activated(float x, int act) {
     if (act == ACT_SILU) return x / (1.0f + expf(-x));
     if (act == ACT_GELU) return 0.5f * x * erfcf(-0.70710678118f * x);
     if (act == ACT_QUICK_GELU) return x / (1.0f + expf(-1.702f * x));
+    if (act == ACT_RELU_SQUARED) return x < 0 ? 0.0f : x * x;
     if (act == ACT_SIGMOID) return 1.0f / (1.0f + expf(-x));
     if (act == ACT_NONE) return x;
     // ACT_GELU_TANH: x (1 + tanh(u)) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)

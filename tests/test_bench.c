@@ -121,7 +121,8 @@ static void test_bad_configs(void **state) {
 
 // --- in the engine -------------------------------------------------------------------------------
 
-// Every reference case's dummy has the parameters and, but for vectors, the bytes of its weights.
+// Every reference case's dummy has the parameters of its weights, and their bytes but for vectors
+// that a checkpoint keeps in F32 beside matrices of 16 bits (up to 2.7 % of such small ones).
 static void check_like_real(const char *dir) {
     struct engine *real = fixture_engine(dir, (struct engine_options){.dry = true});
     struct engine *dummy =
@@ -131,7 +132,7 @@ static void check_like_real(const char *dir) {
         fail_msg("%s: %lld parameters, as a dummy %lld", dir, (long long)r->parameters,
                  (long long)d->parameters);
     double ratio = (double)d->weight_bytes / (double)r->weight_bytes;
-    if (ratio < 0.98 || ratio > 1.05) fail_msg("%s: a dummy has %.3f of the bytes", dir, ratio);
+    if (ratio < 0.97 || ratio > 1.001) fail_msg("%s: a dummy has %.3f of the bytes", dir, ratio);
     engine_close(real);
     engine_close(dummy);
 }

@@ -91,7 +91,8 @@ static bool add(struct weights *w, const char *name, const char *suffix, struct 
 }
 
 bool dummy_vector(struct weights *w, const char *name, int64_t n, struct error *e) {
-    return add(w, name, "", tensor_1d(DT_F32, n, NULL), (struct fill){.value = 1}, e);
+    struct tensor t = tensor_1d(w->dummy->type, n, NULL);
+    return add(w, name, "", t, (struct fill){.value = 1}, e);
 }
 
 // Tables are taken apart as they are asked for, before they are filled: what a model makes of them
@@ -182,7 +183,7 @@ bool dummy_matrix(struct weights *w, const char *name, int64_t n, int64_t out, i
     struct fill random = {.random = true};
     struct quant q = quant_of(d, name, n > 0, in);
     if (!config_ok(d->config, e)) return false;
-    struct tensor bias = n ? tensor_2d(DT_F32, n, out, NULL) : tensor_1d(DT_F32, out, NULL);
+    struct tensor bias = n ? tensor_2d(d->type, n, out, NULL) : tensor_1d(d->type, out, NULL);
     if (want_bias && !add(w, name, ".bias", bias, random, e)) return false;
     if (q.mxfp4) return add_mxfp4(w, name, n, out, in, e);
     return q.bits ? add_affine(w, name, n, out, in, q, e)

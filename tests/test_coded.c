@@ -42,10 +42,11 @@ static void check_plain(const struct chat_prompt *p, struct json_object *pieces)
         struct sv marks = sv_cut(text, at, to);
         while (marks.n) {
             static const char *const all[] = {"<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"};
-            size_t k = 0;
-            while (k < 4 && !sv_starts(marks, sv(all[k]))) k++;
-            assert_true(k < 4);
-            marks = sv_cut(marks, strlen(all[k]), marks.n);
+            size_t n = 0;
+            for (size_t k = 0; k < 4; k++)
+                if (sv_starts(marks, sv(all[k]))) n = strlen(all[k]);
+            assert_true(n > 0);
+            marks = sv_cut(marks, n, marks.n);
         }
         if (i == p->spans) break;
         at = p->plain[i].to;

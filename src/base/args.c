@@ -341,6 +341,20 @@ const char *args_text(const struct args *a, const char *name) {
     return v->set ? v->text.p : NULL; // all come from argv, the environment or the table: C strings
 }
 
+struct json_object *args_object(const struct args *a, const char *name, struct error *e) {
+    const char *text = args_text(a, name);
+    struct str option = {0};
+    str_printf(&option, "--%s", name);
+    struct json_object *o = text ? json_read(sv(text), option.p, e) : NULL;
+    if (o && !json_object_is_type(o, json_type_object)) {
+        fail(e, "%s must be a JSON object, not %s", option.p, json_kind(o));
+        json_object_put(o);
+        o = NULL;
+    }
+    str_free(&option);
+    return o;
+}
+
 int64_t args_int(const struct args *a, const char *name) { return need(a, name, is_int)->i; }
 
 double args_number(const struct args *a, const char *name) { return need(a, name, is_number)->f; }

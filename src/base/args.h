@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/str.h"
 
 enum arg_kind {
@@ -72,6 +73,8 @@ const char *args_text(const struct args *a, const char *name); // ARG_TEXT, ARG_
 int64_t args_int(const struct args *a, const char *name);      // 0 when unset
 double args_number(const struct args *a, const char *name);    // 0 when unset
 size_t args_texts(const struct args *a, const char *name, const struct sv **out); // how many
+// Of an ARG_TEXT that holds a JSON object, which the caller owns; NULL without an error: unset.
+struct json_object *args_object(const struct args *a, const char *name, struct error *e);
 bool args_given(const struct args *a, const char *name); // by argv or the environment
 // What gave it: the name as typed ("-t", "--temp"), a variable, or an empty view.
 struct sv args_given_by(const struct args *a, const char *name);

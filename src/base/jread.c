@@ -36,11 +36,7 @@ static void skip_space(struct jread *j) {
 static int hex4(const struct jread *j, size_t at) {
     int v = 0;
     for (size_t i = at; i < at + 4; i++) {
-        int c = i < j->in.n ? j->in.p[i] : 0;
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
+        int digit = i < j->in.n ? hex_digit(j->in.p[i]) : -1;
         if (digit < 0) return -1;
         v = v << 4 | digit;
     }

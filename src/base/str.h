@@ -41,6 +41,8 @@ const char *str_c(const struct str *s); // "" while empty
 // "s" unless n is 1.
 const char *plural(int64_t n);
 
+int hex_digit(char c); // its value, or -1
+
 // UTF-8. Decodes the code point at s[i] and sets *len to its bytes; an invalid or cut sequence
 // gives -1 and *len 1. Surrogates and overlong forms are invalid.
 int32_t utf8_decode(struct sv s, size_t i, size_t *len);

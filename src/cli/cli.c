@@ -173,16 +173,6 @@ bool cli_sampling(const struct args *a, struct sampling *s, struct error *e) {
 
 // --- text ----------------------------------------------------------------------------------------
 
-struct json_object *cli_template_kwargs(const struct args *a, struct error *e) {
-    static const char name[] = "--chat-template-kwargs";
-    const char *text = args_text(a, "chat-template-kwargs");
-    struct json_object *o = text ? json_read(sv(text), name, e) : NULL;
-    if (!o || json_object_is_type(o, json_type_object)) return o;
-    fail(e, "%s must be a JSON object, not %s", name, json_kind(o));
-    json_object_put(o);
-    return NULL;
-}
-
 void add_bytes(struct str *s, size_t n) {
     if (n < 1024)
         str_printf(s, "%zu bytes", n);

@@ -50,9 +50,6 @@ void cli_progress_clear(struct load_progress *p);
 // False with a message when a value is out of range. Without --seed it is random.
 bool cli_sampling(const struct args *a, struct sampling *s, struct error *e);
 
-// The object of --chat-template-kwargs, owned by the caller; NULL without an error: not given.
-struct json_object *cli_template_kwargs(const struct args *a, struct error *e);
-
 // "1.5 GiB", "12.0 MiB", "100 bytes"
 void add_bytes(struct str *s, size_t n);
 void add_ids(struct str *s, const struct ids *ids); // "1,2,3"

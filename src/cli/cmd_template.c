@@ -228,7 +228,7 @@ static int run(const struct args *a) {
     bool raw = args_flag(a, "raw"), lines = raw || args_flag(a, "jsonl");
     const char *template = args_text(a, "template"), *model = args_text(a, "model");
     if (!check_usage(a, &e)) return cli_usage(&e);
-    bool ok = (r.defaults = cli_template_kwargs(a, &e)) || !e.set;
+    bool ok = (r.defaults = args_object(a, "chat-template-kwargs", &e)) || !e.set;
     r.effort = args_text(a, "reasoning-effort");
     if (ok && model && !raw) ok = open_checkpoint(&r, model, args_flag(a, "ids"), &e);
     if (ok && template) ok = open_template(&r, template, &e);

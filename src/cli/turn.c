@@ -14,7 +14,7 @@ bool turn_read_options(const struct args *a, struct turn_options *opt, struct er
         .effort = args_text(a, "reasoning-effort"),
     };
     opt->stops = args_texts(a, "stop", &opt->stop);
-    opt->kwargs = cli_template_kwargs(a, e);
+    opt->kwargs = args_object(a, "chat-template-kwargs", e);
     return !e->set && cli_sampling(a, &opt->sampling, e);
 }
 

@@ -4,17 +4,8 @@
 #include "models/family.h"
 
 static const struct decoder_names names = {
-    .embed = "model.embed_tokens",
-    .norm = "model.norm",
-    .head = "lm_head",
-    .layer = "model.layers.",
-    .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "post_attention_layernorm"},
-    .attention = {.q = "self_attn.q_proj",
-                  .k = "self_attn.k_proj",
-                  .v = "self_attn.v_proj",
-                  .o = "self_attn.o_proj",
-                  .q_norm = "self_attn.q_norm",
-                  .k_norm = "self_attn.k_norm"},
+    LLAMA_STACK,
+    LLAMA_ATTENTION,
     .mla = {.q = "self_attn.q_proj",
             .q_a = "self_attn.q_a_proj",
             .q_norm = "self_attn.q_a_layernorm",

@@ -4,17 +4,8 @@
 enum { MAX_EXPERTS = 4096 };
 
 static const struct decoder_names qwen_names = {
-    .embed = "model.embed_tokens",
-    .norm = "model.norm",
-    .head = "lm_head",
-    .layer = "model.layers.",
-    .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "post_attention_layernorm"},
-    .attention = {.q = "self_attn.q_proj",
-                  .k = "self_attn.k_proj",
-                  .v = "self_attn.v_proj",
-                  .o = "self_attn.o_proj",
-                  .q_norm = "self_attn.q_norm",
-                  .k_norm = "self_attn.k_norm"},
+    LLAMA_STACK,
+    LLAMA_ATTENTION,
     .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
     .moe = {.router = "mlp.gate",
             .each = "mlp.experts.",

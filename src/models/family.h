@@ -35,6 +35,19 @@ const struct family *family_read(struct config *c, struct decoder_spec *spec, st
 
 // --- shared by the families' files -------------------------------------------------------------
 
+// For decoder_names: where Llama has its stack and its attention, and many others theirs.
+#define LLAMA_STACK                                                                                \
+    .embed = "model.embed_tokens", .norm = "model.norm", .head = "lm_head",                        \
+    .layer = "model.layers.",                                                                      \
+    .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "post_attention_layernorm"}
+#define LLAMA_ATTENTION                                                                            \
+    .attention = {.q = "self_attn.q_proj",                                                         \
+                  .k = "self_attn.k_proj",                                                         \
+                  .v = "self_attn.v_proj",                                                         \
+                  .o = "self_attn.o_proj",                                                         \
+                  .q_norm = "self_attn.q_norm",                                                    \
+                  .k_norm = "self_attn.k_norm"}
+
 // The names of the Hugging Face and of the MLX layout, which are the same for these.
 extern const struct decoder_names *const llama_layouts[];
 

@@ -13,12 +13,7 @@ static const struct decoder_names names = {
     .layer = "model.layers.",
     .layer_norm = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
                    "post_feedforward_layernorm"},
-    .attention = {.q = "self_attn.q_proj",
-                  .k = "self_attn.k_proj",
-                  .v = "self_attn.v_proj",
-                  .o = "self_attn.o_proj",
-                  .q_norm = "self_attn.q_norm",
-                  .k_norm = "self_attn.k_norm"},
+    LLAMA_ATTENTION,
     .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
 };
 const struct decoder_names *const gemma_layouts[] = {&names, NULL};

@@ -71,11 +71,7 @@ static void spec(struct config *c, struct decoder_spec *s) {
 }
 
 static const struct decoder_names names = {
-    .embed = "model.embed_tokens",
-    .norm = "model.norm",
-    .head = "lm_head",
-    .layer = "model.layers.",
-    .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "post_attention_layernorm"},
+    LLAMA_STACK,
     .attention = {.q = "self_attn.q_proj",
                   .k = "self_attn.k_proj",
                   .v = "self_attn.v_proj",

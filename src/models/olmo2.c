@@ -26,12 +26,7 @@ static const struct decoder_names names = {
     .layer = "model.layers.",
     .layer_norm = {[NORM_MIXER_OUT] = "post_attention_layernorm",
                    [NORM_FFN_OUT] = "post_feedforward_layernorm"},
-    .attention = {.q = "self_attn.q_proj",
-                  .k = "self_attn.k_proj",
-                  .v = "self_attn.v_proj",
-                  .o = "self_attn.o_proj",
-                  .q_norm = "self_attn.q_norm",
-                  .k_norm = "self_attn.k_norm"},
+    LLAMA_ATTENTION,
     .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
 };
 

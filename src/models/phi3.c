@@ -12,11 +12,7 @@ static void spec(struct config *c, struct decoder_spec *s) {
 }
 
 static const struct decoder_names names = {
-    .embed = "model.embed_tokens",
-    .norm = "model.norm",
-    .head = "lm_head",
-    .layer = "model.layers.",
-    .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "post_attention_layernorm"},
+    LLAMA_STACK,
     .attention = {.qkv = "self_attn.qkv_proj", .o = "self_attn.o_proj"},
     .mlp = {.gate_up = "mlp.gate_up_proj", .down = "mlp.down_proj"},
 };

@@ -210,14 +210,10 @@ static void read_engine(struct engine_options *opt, const struct args *a) {
 }
 
 static bool read_chat(struct server_options *o, const struct args *a, struct error *e) {
-    static const char name[] = "--chat-template-kwargs";
-    const char *text = args_text(a, name + 2);
     bool alias = !strcmp(args_text(a, "reasoning-alias-field"), "reasoning");
     bool inside = !strcmp(args_text(a, "reasoning-format"), "none");
     o->reasoning = inside ? REASONING_INSIDE : alias ? REASONING_AND_ALIAS : REASONING_APART;
-    o->kwargs = text ? json_read(sv(text), name, e) : NULL;
-    if (o->kwargs && !json_object_is_type(o->kwargs, json_type_object))
-        fail(e, "%s must be a JSON object, not %s", name, json_kind(o->kwargs));
+    o->kwargs = args_object(a, "chat-template-kwargs", e);
     return !e->set;
 }
 

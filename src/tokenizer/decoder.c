@@ -171,13 +171,6 @@ static void byte_level(struct decode_stream *s, size_t k, bool more) {
     str_free(&text);
 }
 
-static int hex(char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 // The whole characters of a run of byte tokens that is good so far go on as a token that grows.
 static void send_run(struct decode_stream *s, size_t k) {
     struct decode_state *state = &s->state[k];
@@ -203,7 +196,7 @@ static void end_run(struct decode_stream *s, size_t k) {
 // The byte of a token <0xXX>, -1: it isn't one.
 static int byte_of_token(struct sv t) {
     if (t.n != 6 || !sv_starts(t, sv("<0x")) || t.p[5] != '>') return -1;
-    int high = hex(t.p[3]), low = hex(t.p[4]);
+    int high = hex_digit(t.p[3]), low = hex_digit(t.p[4]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 

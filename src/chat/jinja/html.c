@@ -25,12 +25,6 @@ static void put_numbered(struct vm *vm, uint32_t cp) {
         put_code(vm, cp);
 }
 
-static int hex_value(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c = (char)(c | 32);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 // "&#..." at i; returns its end, or i when there are no digits.
 static size_t put_number_entity(struct vm *vm, struct sv s, size_t i) {
     size_t at = i + 2;
@@ -38,8 +32,8 @@ static size_t put_number_entity(struct vm *vm, struct sv s, size_t i) {
     if (base == 16) at++;
     size_t from = at;
     uint32_t cp = 0;
-    for (; at < s.n && hex_value(s.p[at]) >= 0 && hex_value(s.p[at]) < base; at++)
-        if (cp <= 0x10ffff) cp = cp * (uint32_t)base + (uint32_t)hex_value(s.p[at]);
+    for (; at < s.n && hex_digit(s.p[at]) >= 0 && hex_digit(s.p[at]) < base; at++)
+        if (cp <= 0x10ffff) cp = cp * (uint32_t)base + (uint32_t)hex_digit(s.p[at]);
     if (at == from) return i;
     put_numbered(vm, cp);
     return at < s.n && s.p[at] == ';' ? at + 1 : at;
@@ -241,7 +235,7 @@ static bool is_ip6(struct sv s) {
     int groups = 0;
     if (!s.n || s.p[0] != '[') return false;
     for (; groups < 8 && i < s.n && s.p[i] != ']'; groups++) {
-        for (int digits = 0; i < s.n && digits < 4 && hex_value(s.p[i]) >= 0; digits++) i++;
+        for (int digits = 0; i < s.n && digits < 4 && hex_digit(s.p[i]) >= 0; digits++) i++;
         bool colon = i < s.n && s.p[i] == ':';
         if (groups < 2 && !colon) return false;
         i += colon;

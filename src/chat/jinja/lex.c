@@ -106,17 +106,11 @@ static void raw(struct lexer *x, size_t from) {
     raise_error(x->vm, "Missing end of raw directive");
 }
 
-static int hex(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c = (char)(c | 32);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 // \xhh, \uhhhh, \Uhhhhhhhh. Half a surrogate pair has no UTF-8: U+FFFD stands for it.
 static size_t hex_escape(struct lexer *x, struct sv s, size_t at, int digits) {
     uint32_t cp = 0;
     for (int i = 0; i < digits; i++, at++) {
-        int d = at < s.n ? hex(s.p[at]) : -1;
+        int d = at < s.n ? hex_digit(s.p[at]) : -1;
         if (d < 0) raise_error(x->vm, "a string has a cut \\x, \\u or \\U escape");
         cp = cp << 4 | (uint32_t)d;
     }
@@ -170,7 +164,7 @@ static void string(struct lexer *x) {
 }
 
 static bool digit_of(char c, int base) {
-    int d = hex(c);
+    int d = hex_digit(c);
     return d >= 0 && d < base;
 }
 

@@ -192,6 +192,7 @@ struct json_object *schema_member(struct json_object *schema, struct sv key);
 unsigned schema_types(struct json_object *schema); // 0: the schema doesn't say
 // Appends a value that was written without quotes as JSON of one of these types.
 void typed_json(struct str *out, struct sv text, unsigned types);
+struct sv python_word(struct sv text); // True, False and None as JSON has them
 
 enum step read_json_calls(struct reply *r);
 enum step read_tag_calls(struct reply *r);

@@ -26,11 +26,8 @@ enum state {
 
 static const char *const literals[] = {"true", "false", "null"};
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool jscan_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_hex(char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
 
 static bool in_object(const struct jscan *j) {
     return j->object[(j->depth - 1) / 64] >> ((j->depth - 1) % 64) & 1;
@@ -77,7 +74,7 @@ static enum jscan_result begin(struct jscan *j, char c) {
 
 // Between values; also what ends a number.
 static enum jscan_result after(struct jscan *j, char c) {
-    if (is_space(c)) return to(j, AFTER);
+    if (jscan_space(c)) return to(j, AFTER);
     if (c == ',') return to(j, in_object(j) ? KEY : VALUE);
     if (c == (in_object(j) ? '}' : ']')) return leave(j);
     return JSCAN_BAD;
@@ -86,7 +83,7 @@ static enum jscan_result after(struct jscan *j, char c) {
 static enum jscan_result in_string(struct jscan *j, char c, enum state escape, enum state next) {
     if (j->hex) {
         j->hex--;
-        return is_hex(c) ? JSCAN_MORE : JSCAN_BAD;
+        return hex_digit(c) >= 0 ? JSCAN_MORE : JSCAN_BAD;
     }
     if (c == '\\') return to(j, escape);
     j->control = (unsigned char)c < 0x20;
@@ -128,15 +125,15 @@ static enum jscan_result in_number(struct jscan *j, char c) {
 enum jscan_result jscan_push(struct jscan *j, char c) {
     j->control = false;
     switch ((enum state)j->state) {
-    case VALUE: return is_space(c) ? JSCAN_MORE : begin(j, c);
-    case FIRST: return is_space(c) ? JSCAN_MORE : c == ']' ? leave(j) : begin(j, c);
+    case VALUE: return jscan_space(c) ? JSCAN_MORE : begin(j, c);
+    case FIRST: return jscan_space(c) ? JSCAN_MORE : c == ']' ? leave(j) : begin(j, c);
     case FIRST_KEY:
         if (c == '}') return leave(j);
-        return is_space(c) ? JSCAN_MORE : c == '"' ? to(j, KEY_STRING) : JSCAN_BAD;
-    case KEY: return is_space(c) ? JSCAN_MORE : c == '"' ? to(j, KEY_STRING) : JSCAN_BAD;
+        return jscan_space(c) ? JSCAN_MORE : c == '"' ? to(j, KEY_STRING) : JSCAN_BAD;
+    case KEY: return jscan_space(c) ? JSCAN_MORE : c == '"' ? to(j, KEY_STRING) : JSCAN_BAD;
     case KEY_STRING: return in_string(j, c, KEY_ESCAPE, COLON);
     case KEY_ESCAPE: return escaped(j, c, KEY_STRING);
-    case COLON: return is_space(c) ? JSCAN_MORE : c == ':' ? to(j, VALUE) : JSCAN_BAD;
+    case COLON: return jscan_space(c) ? JSCAN_MORE : c == ':' ? to(j, VALUE) : JSCAN_BAD;
     case AFTER: return j->depth ? after(j, c) : JSCAN_BAD;
     case STRING: return in_string(j, c, ESCAPE, AFTER);
     case ESCAPE: return escaped(j, c, STRING);

@@ -30,6 +30,7 @@ enum jscan_result {
 // All zero is the beginning: white space, then a value. A raw control character in a string passes,
 // and is told (models write line breaks so).
 enum jscan_result jscan_push(struct jscan *j, char c);
+bool jscan_space(char c); // white space as JSON has it
 // Whether text is one value, with white space around it.
 bool jscan_whole(struct sv text);
 

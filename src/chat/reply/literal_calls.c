@@ -17,8 +17,6 @@ static enum step lost_or_more(const struct reply *r) {
     return input_rest(r).n ? STEP_LOST : STEP_MORE;
 }
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
 static bool in_name(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '.' || c == '-' || (unsigned char)c >= 0x80;
@@ -185,6 +183,7 @@ static enum step value(struct reply *r) {
 // --- words ---------------------------------------------------------------------------------------
 
 // A Python number as JSON has it: without "+" and "_", with digits on both sides of the point.
+// JSON's words pass as they are.
 static bool add_number(struct str *out, struct sv text) {
     struct str s = {0};
     for (size_t i = text.n && text.p[0] == '+'; i < text.n; i++) {
@@ -202,12 +201,9 @@ static bool add_number(struct str *out, struct sv text) {
 }
 
 static enum step end_word(struct reply *r) {
-    struct sv word = sv_trim(str_sv(&r->value));
+    struct sv word = python_word(sv_trim(str_sv(&r->value)));
     struct str s = {0};
-    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
-    for (int i = 0; i < 3; i++)
-        if (sv_is(word, words[i][0])) str_puts(&s, words[i][1]);
-    bool ok = s.n || (word.n && add_number(&s, word));
+    bool ok = word.n && add_number(&s, word);
     // Gemma may leave out the quotes.
     if (!ok && r->style->quote) {
         str_addc(&s, '"');
@@ -237,7 +233,7 @@ static enum step word(struct reply *r) {
 // they are.
 static enum fit quote_ends(const struct reply *r, struct sv rest) {
     size_t i = 1;
-    while (i < rest.n && i < MOST_WORD && is_space(rest.p[i])) i++;
+    while (i < rest.n && i < MOST_WORD && jscan_space(rest.p[i])) i++;
     if (i == MOST_WORD) return FIT_YES;
     if (i == rest.n) return r->ended ? FIT_YES : FIT_MORE;
     return strchr(",)]}:", rest.p[i]) && rest.p[i] ? FIT_YES : FIT_NO;

@@ -8,8 +8,6 @@
 #include "base/mem.h"
 #include "chat/reply/call.h"
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
 // --- input ---------------------------------------------------------------------------------------
 
 struct sv input_rest(const struct reply *r) {
@@ -40,7 +38,7 @@ enum fit input_take(struct reply *r, const char *text) {
 void input_skip_space(struct reply *r) {
     struct sv rest = input_rest(r);
     size_t n = 0;
-    while (n < rest.n && is_space(rest.p[n])) n++;
+    while (n < rest.n && jscan_space(rest.p[n])) n++;
     input_eat(r, n);
 }
 
@@ -145,12 +143,12 @@ void show_text(struct reply *r, enum reply_kind kind, struct sv text) {
     r->lent -= lent;
     text = sv_cut(text, lent, text.n);
     size_t to = text.n;
-    while (to && is_space(text.p[to - 1])) to--;
+    while (to && jscan_space(text.p[to - 1])) to--;
     if (!to) {
         str_add(&r->held, text);
         return;
     }
-    while (drop && is_space(text.p[from])) from++;
+    while (drop && jscan_space(text.p[from])) from++;
     if (!drop && r->held.n) add_event(r, kind, str_sv(&r->held), sv(""));
     add_event(r, kind, sv_cut(text, from, to), sv(""));
     *begun = true;
@@ -200,7 +198,7 @@ static enum fit style_fits(const struct call_style *s, struct sv rest, bool ende
     if (s->quote) return fits(rest, sv("call:"), ended);
     bool listed = s->kind != CALLS_TAGS && rest.n && rest.p[0] == '[';
     if (listed) i++;
-    while (i < rest.n && i < MOST_HEAD && is_space(rest.p[i])) i++;
+    while (i < rest.n && i < MOST_HEAD && jscan_space(rest.p[i])) i++;
     if (i == MOST_HEAD) return FIT_NO;
     if (i == rest.n) return ended ? FIT_NO : FIT_MORE;
     char c = rest.p[i];
@@ -359,7 +357,7 @@ static size_t find_mark(const struct marks *m, struct sv rest, bool ended, size_
         }
         if (more) *which = m->n;
         if (more || *bytes) return i;
-        blank = blank && is_space(rest.p[i]);
+        blank = blank && jscan_space(rest.p[i]);
     }
     return rest.n;
 }
@@ -382,7 +380,7 @@ static void pass_mark(struct reply *r, struct sv mark, size_t bytes) {
 static enum fit bare_call(struct reply *r, struct sv *trigger) {
     struct sv rest = input_rest(r);
     size_t i = 0;
-    while (i < rest.n && is_space(rest.p[i])) i++;
+    while (i < rest.n && jscan_space(rest.p[i])) i++;
     enum fit found = FIT_NO;
     for (size_t k = 0; k < r->format.styles; k++) {
         const struct call_style *s = r->format.style[k];

@@ -22,11 +22,7 @@ static int hex4(struct sv s, size_t at) {
     int n = 0;
     if (at + 4 > s.n) return -1;
     for (size_t i = at; i < at + 4; i++) {
-        char c = s.p[i];
-        int d = c >= '0' && c <= '9'   ? c - '0'
-                : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                       : -1;
+        int d = hex_digit(s.p[i]);
         if (d < 0) return -1;
         n = n * 16 + d;
     }
@@ -88,11 +84,7 @@ size_t unescape_python(struct sv rest, struct str *out) {
         size_t k = 2;
         for (; k < 2 + hex[i].digits; k++) {
             if (k >= rest.n) return 0;
-            char c = rest.p[k];
-            int d = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
+            int d = hex_digit(rest.p[k]);
             if (d < 0) break;
             cp = cp << 4 | (uint32_t)d;
         }
@@ -216,7 +208,7 @@ static unsigned json_type_at(struct sv text) {
     return TYPE_INTEGER;
 }
 
-static struct sv python_word(struct sv text) {
+struct sv python_word(struct sv text) {
     if (sv_is(text, "True")) return sv("true");
     if (sv_is(text, "False")) return sv("false");
     if (sv_is(text, "None")) return sv("null");

@@ -3,15 +3,18 @@
 #include "compute/cpu/simd_attend.h"
 #include "compute/cpu/simd_delta.h"
 #include "compute/cpu/simd_matmul.h"
-#include "compute/cpu/simd_q8.h"
+#include "compute/cpu/simd_q8_few.h"
+#include "compute/cpu/simd_q8_many.h"
 #include "compute/cpu/simd_recurrent.h"
 #include "compute/cpu/simd_rows.h"
 
 static void matmul_tile(const struct matmul *m, const struct tile *t, float *work) {
-    if (m->q)
-        matmul_q8(m, t, work);
-    else
+    if (!m->q)
         matmul_f32(m, t, work);
+    else if (t->r1 - t->r0 > Q8_ROWS)
+        q8_many(m, t, work);
+    else
+        q8_few(m, t, work);
 }
 
 const struct cpu_kernels kernels_avx2 = {

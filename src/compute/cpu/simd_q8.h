@@ -7,9 +7,9 @@
 // rounding error of x is multiplied by, and they are smaller; the bias meets the exact sum. The
 // codes of MXFP4 are looked up: twice an e2m1 is a whole number, of at most 12.
 //
-// A lane holds one output. The codes of LANES rows are transposed four bytes at a time, for few
-// rows of x in registers, for many into a panel that is then used again. The sum over a block is
-// exact, and blocks are added up in order, so an output's bits do not depend on its tile.
+// A lane holds one output. The sum over a block is exact, and blocks are added up in order, so an
+// output's bits do not depend on its tile. Here is what the kernels for few rows of x and those for
+// many share (simd_q8_few.h, simd_q8_many.h).
 #ifndef COMPUTE_CPU_SIMD_Q8_H
 #define COMPUTE_CPU_SIMD_Q8_H
 
@@ -123,11 +123,20 @@ INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
 // A chunk of LANES outputs' weights.
 struct q8_panel {
     const uint8_t *row[LANES]; // their codes, as published; past the last output it repeats
-    const uint8_t *packed;     // [blocks, 8, LANES, 4], or NULL
-    const float *scale, *bias; // [groups, LANES]; bias of affine codes only
+    float *scale, *bias;       // [groups, LANES]; bias of affine codes only
     int64_t from, groups;      // of the chunk
-    const uint8_t *next;       // the codes that will be read after these, fetched ahead
 };
+
+static inline enum q8_kind q8_kind_of(const struct weight *w) {
+    if (w->layout == WEIGHT_MXFP4) return Q8_FLOATS4;
+    return w->bits == 4 ? Q8_CODES4 : Q8_CODES8;
+}
+
+static void q8_rows(const struct weight *w, int64_t o, int64_t count, struct q8_panel *p) {
+    const uint8_t *codes = w->data.data;
+    for (int64_t l = 0; l < LANES; l++)
+        p->row[l] = codes + (o + (l < count ? l : count - 1)) * w->data.stride[0] * 4;
+}
 
 // The codes of block `block` of the rows, 4 of each output in each vector.
 INLINE void load_codes(enum q8_kind kind, const struct q8_panel *p, int64_t block, vi c[8]) {
@@ -144,57 +153,6 @@ INLINE void load_codes(enum q8_kind kind, const struct q8_panel *p, int64_t bloc
     for (int i = 0; i < 8; i++) c[i] = vi_gather(p->row, block * 32 + i / 4 * 16, i % 4);
     vi_transpose4(c);
     vi_transpose4(c + 4);
-}
-
-// y += for xr rows of x, `ldq` blocks apart; a group is `per` blocks
-INLINE void q8_dots(int xr, enum q8_kind kind, const struct q8_panel *p, int64_t per,
-                    const struct q8 *x, int64_t ldq, vf y[Q8_ROWS]) {
-    enum { BLOCK = 8 * LANES * 4 }; // bytes of a block's codes, a byte each
-    for (int64_t g = 0; g < p->groups; g++) {
-        vf scale = vf_load(p->scale + g * LANES), bias = vf_zero();
-        if (kind != Q8_FLOATS4) bias = vf_load(p->bias + g * LANES);
-        for (int64_t b = g * per; b < (g + 1) * per; b++) {
-            vi c[8];
-            if (p->packed) {
-                for (int i = 0; i < 8; i++) c[i] = vi_load(p->packed + b * BLOCK + i * LANES * 4);
-            } else {
-                int bytes = kind == Q8_CODES8 ? BLOCK : BLOCK / 2;
-                load_codes(kind, p, p->from * per + b, c);
-                for (int i = 0; i < bytes; i += 64)
-                    _mm_prefetch((const char *)p->next + b * bytes + i, _MM_HINT_T0);
-            }
-            for (int r = 0; r < xr; r++) {
-                const struct q8 *at = x + r * ldq + b;
-                vf sum = block_sum(kind, c, at);
-                y[r] = vf_fma(sum, vf_mul(scale, vf_set(at->scale)), y[r]);
-                y[r] = vf_fma(bias, vf_set(at->sum), y[r]); // also brings what is not finite
-            }
-        }
-    }
-}
-
-INLINE void q8_some(int xr, enum q8_kind kind, const struct q8_panel *p, int64_t per,
-                    const struct q8 *x, int64_t ldq, vf y[Q8_ROWS]) {
-    switch (xr) {
-    case 1: q8_dots(1, kind, p, per, x, ldq, y); break;
-    case 2: q8_dots(2, kind, p, per, x, ldq, y); break;
-    case 3: q8_dots(3, kind, p, per, x, ldq, y); break;
-    case 4: q8_dots(4, kind, p, per, x, ldq, y); break;
-#if defined(__AVX512F__)
-    case 5: q8_dots(5, kind, p, per, x, ldq, y); break;
-    case 6: q8_dots(6, kind, p, per, x, ldq, y); break;
-    case 7: q8_dots(7, kind, p, per, x, ldq, y); break;
-    case 8: q8_dots(8, kind, p, per, x, ldq, y); break;
-#endif
-    }
-}
-
-INLINE void pack_codes(enum q8_kind kind, const struct q8_panel *p, int64_t per, uint8_t *out) {
-    for (int64_t b = 0; b < p->groups * per; b++) {
-        vi c[8];
-        load_codes(kind, p, p->from * per + b, c);
-        for (int i = 0; i < 8; i++) vi_store(out + (b * 8 + i) * LANES * 4, c[i]);
-    }
 }
 
 // n <= LANES elements of each of LANES rows, `stride` bytes apart, a row a lane. Past the last row
@@ -235,43 +193,11 @@ static void load_groups(float *out, const struct tensor *t, int64_t row, int64_t
     if (t->type == DT_F8_E8M0) load_groups_of(DT_F8_E8M0, out, t, row, rows, from, n);
 }
 
-// One chunk of columns for the outputs [o, o + count) and all rows of the tile.
-static void q8_chunk(const struct matmul *m, const struct tile *t, enum q8_kind kind, int64_t o,
-                     int64_t count, const struct q8_panel *p) {
-    const struct weight *w = m->w;
-    int64_t ldq = w->in / 32, per = w->group / 32;
-    vf start = vf_zero();
-    if (w->bias.dims) start = vf_load_n((const float *)w->bias.data + o, count);
-    for (int64_t r = t->r0; r < t->r1; r += Q8_ROWS) {
-        int xr = t->r1 - r < Q8_ROWS ? (int)(t->r1 - r) : Q8_ROWS;
-        float *y = m->y + r * m->ldy + o;
-        vf acc[Q8_ROWS];
-        for (int i = 0; i < xr; i++) {
-            acc[i] = start;
-            if (p->from > 0)
-                acc[i] = count < LANES ? vf_load_n(y + i * m->ldy, count) : vf_load(y + i * m->ldy);
-        }
-        const struct q8 *x = m->q + r * ldq + p->from * per;
-        switch (kind) {
-        case Q8_CODES4: q8_some(xr, Q8_CODES4, p, per, x, ldq, acc); break;
-        case Q8_CODES8: q8_some(xr, Q8_CODES8, p, per, x, ldq, acc); break;
-        case Q8_FLOATS4: q8_some(xr, Q8_FLOATS4, p, per, x, ldq, acc); break;
-        }
-        for (int i = 0; i < xr; i++) {
-            if (count < LANES)
-                vf_store_n(y + i * m->ldy, acc[i], count);
-            else
-                vf_store(y + i * m->ldy, acc[i]);
-        }
-    }
-}
-
 // Scales and biases of the panel's groups, a row a lane; the biases for signed codes.
-static void load_scales(const struct weight *w, int64_t o, int64_t count, struct q8_panel *p,
-                        float *scale, float *bias) {
-    load_groups(scale, &w->scales, o, count, p->from, p->groups); // bias lies after scale
-    p->scale = scale;
-    p->bias = bias;
+static void load_scales(const struct weight *w, int64_t o, int64_t count,
+                        const struct q8_panel *p) {
+    float *scale = p->scale, *bias = p->bias; // bias lies after scale
+    load_groups(scale, &w->scales, o, count, p->from, p->groups);
     if (w->layout == WEIGHT_MXFP4) {
         for (int64_t g = 0; g < p->groups * LANES; g += LANES)
             vf_store(scale + g, vf_mul(vf_load(scale + g), vf_set(0.5f)));
@@ -285,32 +211,10 @@ static void load_scales(const struct weight *w, int64_t o, int64_t count, struct
 
 // Few rows go through all columns at once, so that the weights are read in the order in which they
 // lie; many rows in chunks, whose codes are packed once for all of them.
-static void matmul_q8(const struct matmul *m, const struct tile *t, float *work) {
-    const struct weight *w = m->w;
-    enum q8_kind kind = w->layout == WEIGHT_MXFP4 ? Q8_FLOATS4
-                        : w->bits == 4            ? Q8_CODES4
-                                                  : Q8_CODES8;
-    bool packs = t->r1 - t->r0 > Q8_ROWS;
-    int64_t groups = w->in / w->group, chunk = packs ? MATMUL_CHUNK / w->group : groups;
-    int64_t row_bytes = w->data.stride[0] * 4, per = w->group / 32;
-    float *scale = work, *bias = scale + chunk * LANES;
-    uint8_t *packed = (uint8_t *)(bias + chunk * LANES);
-    for (int64_t o = t->o0; o < t->o1; o += LANES) {
-        int64_t count = t->o1 - o < LANES ? t->o1 - o : LANES;
-        struct q8_panel p = {.packed = packs ? packed : NULL};
-        for (int64_t l = 0; l < LANES; l++)
-            p.row[l] =
-                (const uint8_t *)w->data.data + (o + (l < count ? l : count - 1)) * row_bytes;
-        p.next = p.row[0] + LANES * row_bytes;
-        for (p.from = 0; p.from < groups; p.from += chunk) {
-            p.groups = groups - p.from < chunk ? groups - p.from : chunk;
-            load_scales(w, o, count, &p, scale, bias);
-            if (packs && kind == Q8_CODES4) pack_codes(Q8_CODES4, &p, per, packed);
-            if (packs && kind == Q8_CODES8) pack_codes(Q8_CODES8, &p, per, packed);
-            if (packs && kind == Q8_FLOATS4) pack_codes(Q8_FLOATS4, &p, per, packed);
-            q8_chunk(m, t, kind, o, count, &p);
-        }
-    }
+// y and a block's part of it
+INLINE vf add_block(vf y, vf sum, vf scale, vf bias, const struct q8 *x) {
+    y = vf_fma(sum, vf_mul(scale, vf_set(x->scale)), y);
+    return vf_fma(bias, vf_set(x->sum), y); // also brings what is not finite
 }
 
 static void quantize_block(struct q8 *q, const float *x, int bits) {

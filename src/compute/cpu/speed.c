@@ -134,7 +134,8 @@ bool cpu_measure(struct device *d, struct device_speed *out, struct error *e) {
     struct sweep s = {.size = buffer_size(d)};
     s.buffer = device_alloc(d, s.size, "measuring memory", e);
     if (!s.buffer) return false;
-    enum { PIECES = 16 }; // a thread: when another program takes one's time, the rest go on
+    memset(s.buffer, 1, s.size); // memory that nobody wrote to is one page of zeros, in a cache
+    enum { PIECES = 16 };        // a thread: when another program takes one's time, the rest go on
     out->read = sweep(d, &s, PIECES * pool_threads(d->pool), read_piece);
     out->copy = sweep(d, &s, pool_threads(d->pool), copy_piece);
     device_free(d, s.buffer);

@@ -10,9 +10,9 @@
 void cpu_rows(struct context *c, int64_t n, int64_t cost, void (*fn)(void *arg, int64_t row),
               void *arg);
 
-// Whether products with w round x to 8 bits, and x rounded for codes of `bits` bits, in scratch.
+// Whether products with w round x to 8 bits, and x rounded for w, in scratch.
 bool cpu_rounds(const struct context *c, const struct weight *w);
-struct q8 *cpu_round(struct context *c, struct tensor x, int bits);
+struct q8 *cpu_round(struct context *c, struct tensor x, const struct weight *w);
 
 void cpu_linear(struct context *c, int count, struct tensor y[], struct tensor x,
                 const struct weight *const w[]);

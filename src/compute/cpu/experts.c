@@ -191,12 +191,12 @@ static void run_experts(struct context *c, struct expert_job *j, struct tensor y
     j->work_size = matmul_work(x.n[1]);
     j->work = scratch_tensor(c, DT_F32, 2, (int64_t[]){threads, j->work_size}).data;
     j->active = scratch_tensor(c, DT_I32, 1, &j->w[0]->n).data;
-    struct q8 *q[2] = {NULL, NULL};
+    struct q8 *q[Q8_KINDS] = {NULL};
     for (int i = 0; i < j->count; i++) {
         const struct weight *w = j->w[i]->w;
-        int kind = w->bits == 8;
+        enum q8_kind kind = q8_kind_of(w);
         bool rounds = cpu_rounds(c, w);
-        if (rounds && !q[kind]) q[kind] = cpu_round(c, x, w->bits);
+        if (rounds && !q[kind]) q[kind] = cpu_round(c, x, w);
         j->product[i] = (struct matmul){NULL,      x.data,      rounds ? q[kind] : NULL,
                                         y[i].data, x.stride[0], y[i].stride[0]};
     }

@@ -8,15 +8,28 @@
 
 #include "compute/recurrent.h"
 
+// Codes that products with activations in 8 bits take: affine ones of 4 and 8 bits, and e2m1.
+enum q8_kind { Q8_CODES4, Q8_CODES8, Q8_FLOATS4 };
+enum { Q8_KINDS = Q8_FLOATS4 + 1 };
+
+static inline enum q8_kind q8_kind_of(const struct weight *w) {
+    if (w->layout == WEIGHT_MXFP4) return Q8_FLOATS4;
+    return w->bits == 4 ? Q8_CODES4 : Q8_CODES8;
+}
+
 // 32 activations in 8 bits: x = scale * q, |q| <= 127. For 4-bit codes the even elements come
 // first, then the odd ones, as masking and shifting a byte with two codes yields them.
 struct q8 {
     int8_t q[32];
-    float scale;
-    float sum;       // of the exact activations, for the weights' bias
-    int32_t centred; // -(2^(bits - 1)) * sum of q: makes codes of 0 .. 2^bits - 1 signed ones
-    int32_t pad;
+    float scale; // of at most 22 bits, so that Q8_FLOAT times it is exact
+    float moved; // -Q8_FLOAT * scale
+    float sum;   // of the exact activations, for the weights' bias
+    // Q8_BITS - centre * sum of q. A sum of code * q that begins with it is that of the signed
+    // codes, code - centre, and seen as a float it is that sum plus Q8_FLOAT.
+    int32_t start;
 };
+enum { Q8_BITS = 0x4b400000 };
+static const float Q8_FLOAT = 0x1.8p23f; // whose bits are Q8_BITS, and whose ulp is 1
 
 // A tile of y = x w^T: the rows [r0, r1) of x and the outputs [o0, o1) of w.
 struct matmul {
@@ -126,9 +139,9 @@ static const float GELU_LINEAR = 1.5957691216f, GELU_CUBIC = 0.0713548162726f;
 
 struct cpu_kernels {
     void (*matmul)(const struct matmul *m, const struct tile *t, float *work);
-    // Rounds a row of n activations, n a multiple of 32, for weights of 4 or 8 bits. NULL: products
-    // are all in f32.
-    void (*quantize)(struct q8 *q, const float *x, int64_t n, int bits);
+    // Rounds a row of n activations, n a multiple of 32, for a kind of weights. NULL: products are
+    // all in f32.
+    void (*quantize)(struct q8 *q, const float *x, int64_t n, enum q8_kind kind);
     // y = row `row` of the weight, in floats
     void (*dequantize_row)(const struct weight *w, int64_t row, float *y);
     // w NULL: ones; b NULL: zeros

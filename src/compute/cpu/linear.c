@@ -37,21 +37,21 @@ struct quantize_job {
     const struct cpu_kernels *kernels;
     struct tensor x;
     struct q8 *q;
-    int bits;
+    enum q8_kind kind;
 };
 
 static void quantize_row(void *arg, int64_t row) {
     const struct quantize_job *j = arg;
     j->kernels->quantize(j->q + row * (j->x.n[1] / 32),
-                         (const float *)j->x.data + row * j->x.stride[0], j->x.n[1], j->bits);
+                         (const float *)j->x.data + row * j->x.stride[0], j->x.n[1], j->kind);
 }
 
-struct q8 *cpu_round(struct context *c, struct tensor x, int bits) {
+struct q8 *cpu_round(struct context *c, struct tensor x, const struct weight *w) {
     int64_t blocks = x.n[0] * (x.n[1] / 32);
     struct tensor room =
         scratch_tensor(c, DT_U8, 2, (int64_t[]){blocks, (int64_t)sizeof(struct q8)});
     if (c->dry || c->err.set) return NULL;
-    struct quantize_job j = {c->dev->kernels, x, room.data, bits};
+    struct quantize_job j = {c->dev->kernels, x, room.data, q8_kind_of(w)};
     cpu_rows(c, x.n[0], 2 * x.n[1], quantize_row, &j);
     return j.q;
 }
@@ -80,7 +80,7 @@ static void cut_tasks(struct linear_job *j, int count, const struct weight *cons
             j->first_task[i] + (w[i]->out + j->outputs - 1) / j->outputs * j->bands;
 }
 
-// Fills j's products and runs them; x is rounded at most once for each width of code.
+// Fills j's products and runs them; x is rounded at most once for each kind of code.
 static void run_products(struct context *c, struct linear_job *j, int count, struct tensor y[],
                          struct tensor x, const struct weight *const w[]) {
     int64_t threads = pool_threads(c->dev->pool);
@@ -89,12 +89,12 @@ static void run_products(struct context *c, struct linear_job *j, int count, str
     j->work_size = matmul_work(x.n[1]);
     struct tensor work = scratch_tensor(c, DT_F32, 2, (int64_t[]){threads, j->work_size});
     j->work = work.data;
-    struct q8 *q[2] = {NULL, NULL};
+    struct q8 *q[Q8_KINDS] = {NULL};
     int64_t outputs = 0;
     for (int i = 0; i < count; i++) {
-        int kind = w[i]->bits == 8;
+        enum q8_kind kind = q8_kind_of(w[i]);
         bool rounds = cpu_rounds(c, w[i]);
-        if (rounds && !q[kind]) q[kind] = cpu_round(c, x, w[i]->bits);
+        if (rounds && !q[kind]) q[kind] = cpu_round(c, x, w[i]);
         j->product[i] = (struct matmul){w[i],      x.data,      rounds ? q[kind] : NULL,
                                         y[i].data, x.stride[0], y[i].stride[0]};
         outputs += w[i]->out;

@@ -1,7 +1,7 @@
 // Products of affine weights of 4 and 8 bits, and of MXFP4, with activations rounded to 8 bits, for
 // the vector files (vec.h):
 //
-//   y = sum over blocks of 32: scale_w scale_x (sum (code - centre) q) + bias_w' sum x
+//   y = sum over blocks of 32: scale_w (scale_x (sum (code - centre) q)) + bias_w' sum x
 //
 // where centre = 2^(bits - 1) and bias_w' = bias_w + centre scale_w. Signed codes are what the
 // rounding error of x is multiplied by, and they are smaller; the bias meets the exact sum. The
@@ -14,8 +14,6 @@
 #define COMPUTE_CPU_SIMD_Q8_H
 
 #include "compute/cpu/simd_rows.h"
-
-enum q8_kind { Q8_CODES4, Q8_CODES8, Q8_FLOATS4 };
 
 #if defined(__AVX512F__)
 
@@ -52,13 +50,18 @@ static inline void vi_transpose4(vi a[4]) {
     a[3] = _mm512_unpackhi_epi64(b1, b3);
 }
 
-// Each lane's sum of code times q over a block of 32, in f32. `centred` is for codes moved by 8.
+static inline vi vi_quad(const int8_t *q) { // four bytes in each lane
+    int32_t four;
+    memcpy(&four, q, sizeof four);
+    return _mm512_set1_epi32(four);
+}
+
+// Each lane's sum of code times q over a block of 32, in f32.
 INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
-    int32_t q[8];
-    memcpy(q, x->q, sizeof q);
-    vi sum = _mm512_set1_epi32(kind == Q8_FLOATS4 ? x->centred / 2 * 3 : x->centred);
-    for (int i = 0; i < 8; i++) sum = _mm512_dpbusd_epi32(sum, c[i], _mm512_set1_epi32(q[i]));
-    return _mm512_cvtepi32_ps(sum);
+    (void)kind;
+    vi sum = _mm512_set1_epi32(x->start);
+    for (int i = 0; i < 8; i++) sum = _mm512_dpbusd_epi32(sum, c[i], vi_quad(x->q + 4 * i));
+    return vf_sub(_mm512_castsi512_ps(sum), vf_set(Q8_FLOAT));
 }
 
 #else
@@ -93,14 +96,18 @@ static inline void vi_transpose4(vi a[4]) {
     a[3] = _mm256_unpackhi_epi64(b1, b3);
 }
 
+static inline vi vi_quad(const int8_t *q) { // four bytes in each lane
+    int32_t four;
+    memcpy(&four, q, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+
 // Each lane's sum of code times q over a block of 32, in f32. Eight products of a pair, each at
 // most 2 * 15 * 128, fit 16 bits; codes of 8 bits are taken in halves, signed ones by their size.
 INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
     vi low = vi_low(), sum = _mm256_setzero_si256(), high = _mm256_setzero_si256();
     for (int i = 0; i < 8; i++) {
-        int32_t q;
-        memcpy(&q, x->q + 4 * i, sizeof q);
-        vi four = _mm256_set1_epi32(q);
+        vi four = vi_quad(x->q + 4 * i);
         vi codes = kind == Q8_CODES8 ? vi_and(c[i], low) : c[i];
         if (kind == Q8_FLOATS4) {
             codes = _mm256_abs_epi8(c[i]);
@@ -115,7 +122,8 @@ INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
     if (kind == Q8_FLOATS4) return _mm256_cvtepi32_ps(all);
     if (kind == Q8_CODES8)
         all = _mm256_add_epi32(all, _mm256_madd_epi16(high, _mm256_set1_epi16(16)));
-    return _mm256_cvtepi32_ps(_mm256_add_epi32(all, _mm256_set1_epi32(x->centred)));
+    all = _mm256_add_epi32(all, _mm256_set1_epi32(x->start));
+    return vf_sub(_mm256_castsi256_ps(all), vf_set(Q8_FLOAT));
 }
 
 #endif
@@ -126,11 +134,6 @@ struct q8_panel {
     float *scale, *bias;       // [groups, LANES]; bias of affine codes only
     int64_t from, groups;      // of the chunk
 };
-
-static inline enum q8_kind q8_kind_of(const struct weight *w) {
-    if (w->layout == WEIGHT_MXFP4) return Q8_FLOATS4;
-    return w->bits == 4 ? Q8_CODES4 : Q8_CODES8;
-}
 
 static void q8_rows(const struct weight *w, int64_t o, int64_t count, struct q8_panel *p) {
     const uint8_t *codes = w->data.data;
@@ -209,15 +212,30 @@ static void load_scales(const struct weight *w, int64_t o, int64_t count,
         vf_store(bias + g, vf_fma(vf_load(scale + g), centre, vf_load(bias + g)));
 }
 
-// Few rows go through all columns at once, so that the weights are read in the order in which they
-// lie; many rows in chunks, whose codes are packed once for all of them.
 // y and a block's part of it
 INLINE vf add_block(vf y, vf sum, vf scale, vf bias, const struct q8 *x) {
-    y = vf_fma(sum, vf_mul(scale, vf_set(x->scale)), y);
+    y = vf_fma(vf_mul(sum, vf_set(x->scale)), scale, y);
     return vf_fma(bias, vf_set(x->sum), y); // also brings what is not finite
 }
 
-static void quantize_block(struct q8 *q, const float *x, int bits) {
+// The least of 22 bits that is no less.
+static inline float up_to_22_bits(float a) {
+    uint32_t u;
+    memcpy(&u, &a, sizeof u);
+    u = (u + 3) & ~UINT32_C(3);
+    memcpy(&a, &u, sizeof a);
+    return a;
+}
+
+static inline int32_t sum_of_bytes(__m256i q) {
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
+    __m256i total = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+
+INLINE void quantize_block(struct q8 *q, const float *x, enum q8_kind kind) {
     __m256 v[4], top = _mm256_setzero_ps(), sum = _mm256_setzero_ps();
     for (int i = 0; i < 4; i++) {
         v[i] = _mm256_loadu_ps(x + 8 * i);
@@ -230,29 +248,26 @@ static void quantize_block(struct q8 *q, const float *x, int bits) {
     a = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
     a = _mm_add_ps(a, _mm_movehl_ps(a, a));
     q->sum = _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)));
-    q->scale = most / 127;
-    __m256 inverse = _mm256_set1_ps(most > 1e-30f ? 127 / most : 0);
+    q->scale = up_to_22_bits(most / 127);
+    q->moved = -Q8_FLOAT * q->scale;
+    __m256 inverse = _mm256_set1_ps(most > 1e-30f ? 1 / q->scale : 0);
     __m256i n[4];
     for (int i = 0; i < 4; i++) n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
     __m256i all =
         _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
     all = _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    if (bits == 4) {
+    if (kind != Q8_CODES8) {
         __m128i pick = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
         all = _mm256_shuffle_epi8(all, _mm256_broadcastsi128_si256(pick));
         all = _mm256_permute4x64_epi64(all, 0xd8);
     }
     _mm256_storeu_si256((__m256i *)q->q, all);
-    __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), all);
-    __m256i total = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
-    q->centred = -(1 << (bits - 1)) * _mm_cvtsi128_si32(s);
+    int32_t centre = kind == Q8_CODES4 ? 8 : kind == Q8_CODES8 ? 128 : 12;
+    q->start = Q8_BITS - centre * sum_of_bytes(all);
 }
 
-static void quantize_row(struct q8 *q, const float *x, int64_t n, int bits) {
-    for (int64_t i = 0; i < n / 32; i++) quantize_block(q + i, x + 32 * i, bits);
+static void quantize_row(struct q8 *q, const float *x, int64_t n, enum q8_kind kind) {
+    for (int64_t i = 0; i < n / 32; i++) quantize_block(q + i, x + 32 * i, kind);
 }
 
 #endif

@@ -276,6 +276,18 @@ static inline vf vf_load_as_n(const void *p, enum dtype type, int64_t i, int64_t
 
 static inline vf vf_load_n(const float *p, int64_t n) { return vf_load_as_n(p, DT_F32, 0, n); }
 
+// The first n elements, of which there may be LANES and more, or none.
+static inline vf vf_load_some(const float *p, int64_t n) {
+    if (n >= LANES) return vf_load(p);
+    return n > 0 ? vf_load_n(p, n) : vf_zero();
+}
+static inline void vf_store_some(float *p, vf a, int64_t n) {
+    if (n >= LANES)
+        vf_store(p, a);
+    else if (n > 0)
+        vf_store_n(p, a, n);
+}
+
 static inline void vf_store_as(void *p, enum dtype type, int64_t i, vf a) {
     if (type == DT_F32)
         vf_store((float *)p + i, a);

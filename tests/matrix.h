@@ -120,7 +120,7 @@ static inline struct matrix f8_matrix(struct machine *m, const struct layout *l,
         a.value[i] = e4m3_value(data[i]) * by;
         a.spread[i] = a.size[i] = fabs(a.value[i]);
     }
-    a.w = (struct weight){WEIGHT_F8, out, in, .group = l->group};
+    a.w = (struct weight){WEIGHT_F8, out, in, .group = l->group, .block_rows = l->group};
     a.w.data = tensor_2d(DT_F8_E4M3, out, in, put(m, data, (size_t)n));
     a.w.scales = tensor_2d(l->type, blocks / across, across,
                            put(m, scales, (size_t)blocks * dtype_size(l->type)));

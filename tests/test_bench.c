@@ -96,6 +96,89 @@ static void test_values(void **state) {
     config_close(c);
 }
 
+// A dummy of every layout loads as a real checkpoint does, and its weights are numbers of the usual
+// spread.
+static void test_every_layout(void **state) {
+    (void)state;
+#define COMPRESSED(format, weights)                                                                \
+    "{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": \"" format   \
+    "\", \"ignore\": [\"re:.*kept$\"], \"config_groups\": {\"group_0\": {\"weights\": {" weights   \
+    "}}}}}"
+    static const struct {
+        const char *config;
+        enum weight_layout layout;
+        int bits, group;
+    } all[] = {
+        {"{\"quantization\": {\"mode\": \"mxfp4\", \"kept\": false}}", WEIGHT_MXFP4, 4, 32},
+        {"{\"quantization\": {\"mode\": \"mxfp8\", \"kept\": false}}", WEIGHT_F8, 8, 32},
+        {"{\"quantization\": {\"mode\": \"nvfp4\", \"kept\": false}}", WEIGHT_NVFP4, 4, 16},
+        {"{\"quantization\": {\"bits\": 5, \"kept\": false}}", WEIGHT_AFFINE, 5, 64},
+        {"{\"quantization_config\": {\"quant_method\": \"awq\", \"group_size\": 64,"
+         " \"modules_to_not_convert\": [\"kept\"]}}",
+         WEIGHT_AFFINE, 4, 64},
+        {"{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 3, \"group_size\": 32,"
+         " \"desc_act\": true, \"modules_to_not_convert\": [\"kept\"]}}",
+         WEIGHT_AFFINE, 3, 32},
+        {"{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 8, \"group_size\": -1,"
+         " \"modules_to_not_convert\": [\"kept\"]}}",
+         WEIGHT_AFFINE, 8, 128},
+        {"{\"quantization_config\": {\"quant_method\": \"bitnet\","
+         " \"modules_to_not_convert\": [\"kept\"]}}",
+         WEIGHT_AFFINE, 2, 128},
+        {"{\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [64, 32],"
+         " \"modules_to_not_convert\": [\"kept\"]}}",
+         WEIGHT_F8, 0, 32},
+        {"{\"quantization_config\": {\"quant_method\": \"fbgemm_fp8\","
+         " \"modules_to_not_convert\": [\"kept\"]}}",
+         WEIGHT_F8, 0, 256},
+        {"{\"quantization_config\": {\"quant_method\": \"modelopt\", \"quant_algo\": \"FP8\","
+         " \"ignore\": [\"kept\"]}}",
+         WEIGHT_F8, 0, 256},
+        {"{\"quantization_config\": {\"quant_method\": \"modelopt\", \"quant_algo\": \"NVFP4\","
+         " \"ignore\": [\"kept\"]}}",
+         WEIGHT_NVFP4, 4, 16},
+        {COMPRESSED("nvfp4-pack-quantized", "\"num_bits\": 4, \"type\": \"float\""), WEIGHT_NVFP4,
+         4, 16},
+        {COMPRESSED("mxfp4-pack-quantized", "\"num_bits\": 4, \"type\": \"float\""), WEIGHT_MXFP4,
+         4, 32},
+        {COMPRESSED("float-quantized", "\"type\": \"float\", \"strategy\": \"channel\""), WEIGHT_F8,
+         0, 256},
+        {COMPRESSED("int-quantized", "\"strategy\": \"channel\""), WEIGHT_AFFINE, 8, 128},
+        {COMPRESSED("pack-quantized",
+                    "\"num_bits\": 4, \"strategy\": \"group\", \"group_size\": 64,"
+                    " \"symmetric\": false, \"actorder\": \"group\""),
+         WEIGHT_AFFINE, 4, 64},
+    };
+#undef COMPRESSED
+    enum { OUT = 64, IN = 256 };
+    struct error e = {0};
+    struct device *d = device_open("cpu", &(struct device_options){1, ISA_BEST}, &e);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct config *c;
+        struct weights *w = open_dummy(all[i].config, &c);
+        struct weight m = matrix(w, "a", OUT, IN), kept = matrix(w, "b.kept", OUT, IN);
+        if (i < 4) kept = matrix(w, "kept", OUT, IN);
+        if (m.layout != all[i].layout || m.bits != all[i].bits || m.group != all[i].group)
+            fail_msg("%s: layout %d, %d bits by %d", all[i].config, m.layout, m.bits, m.group);
+        assert_int_equal(kept.layout, WEIGHT_DENSE);
+        assert_true(weights_populate(w, NULL, NULL, &e));
+        struct context ctx;
+        assert_true(context_open(&ctx, d, PRECISION_F32, OUT * IN * 8, false, &e));
+        int32_t rows[OUT];
+        for (int r = 0; r < OUT; r++) rows[r] = r;
+        m.order.dims = 0;
+        const float *x = embed(&ctx, &m, tensor_1d(DT_I32, OUT, rows)).data;
+        double squares = 0;
+        for (int k = 0; k < OUT * IN; k++) squares += (double)x[k] * x[k];
+        double spread = sqrt(squares / (OUT * IN));
+        if (!(spread > 0.01 && spread < 0.04)) fail_msg("%s: spread %g", all[i].config, spread);
+        context_close(&ctx);
+        weights_close(w);
+        config_close(c);
+    }
+    device_close(d);
+}
+
 static void expect_bad(const char *config, const char *say) {
     struct error e = {0}, why = {0};
     struct config *c = config_read(sv(config), "config.json", &e);
@@ -267,10 +350,11 @@ static void test_passes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layouts),     cmocka_unit_test(test_values),
-        cmocka_unit_test(test_bad_configs), cmocka_unit_test(test_like_real),
-        cmocka_unit_test(test_runs),        cmocka_unit_test(test_cost),
-        cmocka_unit_test(test_expert_cost), cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_layouts),   cmocka_unit_test(test_every_layout),
+        cmocka_unit_test(test_values),    cmocka_unit_test(test_bad_configs),
+        cmocka_unit_test(test_like_real), cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_cost),      cmocka_unit_test(test_expert_cost),
+        cmocka_unit_test(test_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,14 +173,13 @@ static void test_unread_keys(void **state) {
     unread("{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}", "rope_scaling");
     unread("{\"text_config\": {\"attn_logit_softcapping\": 50.0}}",
            "\"text_config.attn_logit_softcapping\" is 50.0");
-    unread("{\"quantization_config\": {\"quant_method\": \"gptq\"}}", "gptq");
-    unread("{\"quantization\": {\"mode\": \"nvfp4\", \"bits\": 4}}", "nvfp4");
+    unread("{\"quantization_config\": {\"quant_method\": \"hqq\"}}", "hqq");
+    unread("{\"quantization\": {\"mode\": \"mxfp5\", \"bits\": 4}}", "mxfp5");
+    unread("{\"quantization\": {\"mode\": \"nvfp4\", \"bits\": 4}}", NULL);
     unread("{\"quantization\": {\"mode\": \"mxfp4\", \"bits\": 4}}", NULL);
     unread("{\"quantization_config\": {\"quant_method\": \"mxfp4\"}}", NULL);
-    unread("{\"quantization_config\": {\"quant_method\": \"fp8\"}}", "fp8"); // a scale a tensor
-    unread("{\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e4m3\","
-           " \"weight_block_size\": [128, 64]}}",
-           "fp8");
+    unread("{\"quantization_config\": {\"quant_method\": \"fp8\"}}", NULL); // a scale a tensor
+    unread("{\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e5m2\"}}", "e5m2");
     unread("{\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e4m3\","
            " \"weight_block_size\": [128, 128]}}",
            NULL);

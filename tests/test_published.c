@@ -68,8 +68,28 @@ static void test_refused(void **state) {
         {"rope_scaling", "{\"type\": \"yarn\", \"factor\": 1e300}"},
         {"rope_scaling", "{\"type\": \"dynamic\", \"factor\": 2.0}"},
         {"sliding_window", "4096"}, // Llama has none
-        {"quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}"},
+        {"quantization_config", "{\"quant_method\": \"hqq\", \"bits\": 4}"},
+        {"quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 5}"},
+        {"quantization_config", "{\"quant_method\": \"gptq\", \"checkpoint_format\": \"marlin\"}"},
+        {"quantization_config", "{\"quant_method\": \"awq\", \"version\": \"gemv\"}"},
+        {"quantization_config", "{\"quant_method\": \"awq\", \"zero_point\": false}"},
+        {"quantization_config", "{\"quant_method\": \"fp8\", \"fmt\": \"e5m2\"}"},
+        {"quantization_config", "{\"quant_method\": \"fp8\", \"weight_block_size\": [0, 128]}"},
+        {"quantization_config", "{\"quant_method\": \"modelopt\", \"quant_algo\": \"W4A8_AWQ\"}"},
+        {"quantization_config", "{\"quant_method\": \"bitnet\", \"linear_class\": \"x\"}"},
+        {"quantization_config",
+         "{\"quant_method\": \"compressed-tensors\", \"format\": \"marlin-24\"}"},
+        {"quantization_config",
+         "{\"quant_method\": \"compressed-tensors\", \"format\": \"pack-quantized\"}"},
+        {"quantization_config",
+         "{\"quant_method\": \"compressed-tensors\", \"format\": "
+         "\"pack-quantized\", \"config_groups\": {\"group_0\": {\"weights\": "
+         "{\"num_bits\": 3}}}}"},
+        {"quantization_config", "{\"quant_method\": \"compressed-tensors\", \"format\": "
+                                "\"pack-quantized\", \"config_groups\": {}, "
+                                "\"sparsity_config\": {\"format\": \"sparse-24-bitmask\"}}"},
         {"quantization", "{\"mode\": \"nvfp4\", \"bits\": 4, \"group_size\": 32}"},
+        {"quantization", "{\"mode\": \"mxfp5\"}"},
     };
     struct json_object *all = published();
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "checkpoint/weights.h"
+#include "compute/compute.h"
 
 static char dir[] = "/tmp/mlxcel-weights-XXXXXX";
 
@@ -73,7 +74,7 @@ static void put_text(const char *folder, const char *name, const char *text) {
 
 static struct weights *open_ok(const char *path) {
     struct error e = {0};
-    struct weights *w = weights_open(path, &e);
+    struct weights *w = weights_open(path, NULL, &e);
     if (!w) fail_msg("%s", e.text);
     return w;
 }
@@ -81,7 +82,7 @@ static struct weights *open_ok(const char *path) {
 // The folder must be refused with a message that holds each of the words.
 static void refuses(const char *folder, const char *a, const char *b) {
     struct error e = {0};
-    struct weights *w = weights_open(folder, &e);
+    struct weights *w = weights_open(folder, NULL, &e);
     if (w) fail_msg("%s: was accepted", folder);
     if (!strstr(e.text, a) || !strstr(e.text, b))
         fail_msg("no \"%s\", \"%s\" in: %s", a, b, e.text);
@@ -107,7 +108,7 @@ static void test_index_verdicts(void **state) {
             }
         }
         struct error why = {0};
-        struct weights *w = weights_open(to, &why);
+        struct weights *w = weights_open(to, NULL, &why);
         assert_int_equal(!w, why.set);
         if (sv_is(verdict, "refuse") && w) fail_msg("%s: was accepted", name.p);
         if (sv_is(verdict, "accept") && !w) fail_msg("%s: was refused: %s", name.p, why.text);
@@ -204,7 +205,7 @@ static void test_vectors_and_dense(void **state) {
     assert_false(weights_matrix(w, "q", 4, 8, false, &m, &bad[2]));
     assert_non_null(strstr(bad[2].text, "\"q.weight_scale_inv\" is missing"));
     assert_false(weights_matrix(w, "r", 4, 8, false, &m, &bad[3]));
-    assert_non_null(strstr(bad[3].text, "GPTQ"));
+    assert_non_null(strstr(bad[3].text, "\"r.scales\" is missing"));
     assert_false(weights_matrix(w, "none", 4, 8, false, &m, &bad[4]));
     assert_non_null(strstr(bad[4].text, "\"none.weight\" is missing"));
     const char *const ignored[] = {"*.qweight", NULL};
@@ -350,6 +351,8 @@ static void test_affine_from_shapes(void **state) {
         {.name = "mx.scales", .t = tensor_2d(DT_U8, 3, 8, values)},
         {.name = "nv.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
         {.name = "nv.scales", .t = tensor_2d(DT_U8, 3, 16, values)},
+        {.name = "mx8.weight", .t = tensor_2d(DT_U32, 3, 32, values)},
+        {.name = "mx8.scales", .t = tensor_2d(DT_U8, 3, 4, values)},
         {.name = "f8.weight", .t = tensor_2d(DT_F8_E4M3, 3, 200, values)},
         {.name = "f8.weight_scale_inv", .t = tensor_2d(DT_F32, 1, 2, values)},
         {.name = "f8w.weight", .t = tensor_2d(DT_F8_E4M3, 3, 200, values)},
@@ -387,7 +390,11 @@ static void test_affine_from_shapes(void **state) {
     assert_int_equal(m.scales.type, DT_F8_E8M0);
     assert_false(weights_matrix(w, "mx", 3, 128, false, &m, &mx));
     assert_non_null(strstr(mx.text, "\"mx.weight\" is [3, 32] U32"));
-    assert_false(weights_matrix(w, "nv", 3, 256, false, &m, &nv));
+    assert_true(weights_matrix(w, "nv", 3, 256, false, &m, &e));
+    assert_true(m.layout == WEIGHT_NVFP4 && m.bits == 4 && m.group == 16 && m.factor == 1);
+    assert_true(weights_matrix(w, "mx8", 3, 128, false, &m, &e));
+    assert_true(m.layout == WEIGHT_F8 && m.group == 32 && m.block_rows == 1);
+    assert_false(weights_matrix(w, "nv", 3, 128, false, &m, &nv));
     assert_non_null(strstr(nv.text, "\"nv.scales\" is [3, 16] U8"));
     struct error f8 = {0};
     assert_true(weights_matrix(w, "f8", 3, 200, false, &m, &e));
@@ -538,6 +545,130 @@ static void test_affine_is_what_mlx_means(void **state) {
     json_object_put(all);
 }
 
+// --- every published layout ----------------------------------------------------------------------
+
+static void open_layout(const char *file, struct json_object *config, struct config **c,
+                        struct weights **w) {
+    struct error e = {0};
+    char *from = path_join(FIXTURES "/layouts", file);
+    char *at = fresh("layout"), *to = path_join(at, "model.safetensors");
+    copy_tree(from, to);
+    *c = config_read(sv(json_object_to_json_string_ext(config, JSON_C_TO_STRING_PLAIN)),
+                     "config.json", &e);
+    *w = weights_open(at, *c, &e);
+    if (!*w) fail_msg("%s: %s", file, e.text);
+    free(from);
+    free(at);
+    free(to);
+}
+
+static const float *reference(struct weights *w, const char *name) {
+    struct error e = {0};
+    const struct st_tensor *t = weights_need(w, sv(name), &e);
+    if (!t) fail_msg("%s", e.text);
+    return t->t.data;
+}
+
+// Within two roundings of the largest weight in f32.
+static void check_rows(struct device *d, const char *file, const struct weight *m,
+                       const float *want) {
+    float *row = mem_array((size_t)m->in, sizeof *row), most = 0;
+    struct context c;
+    struct error e = {0};
+    assert_true(context_open(&c, d, PRECISION_F32, 1 << 20, false, &e));
+    for (int64_t i = 0; i < m->out * m->in; i++) most = fmaxf(most, fabsf(want[i]));
+    for (int32_t r = 0; r < m->out; r++) {
+        struct weight plain = *m; // an embedding is never reordered
+        plain.order.dims = 0;
+        scratch_release(&c, 0);
+        memcpy(row, embed(&c, &plain, tensor_1d(DT_I32, 1, &r)).data, (size_t)m->in * sizeof *row);
+        for (int64_t i = 0; i < m->in; i++) {
+            int64_t at = m->order.dims ? ((const int32_t *)m->order.data)[i] : i;
+            float off = fabsf(row[i] - want[r * m->in + at]);
+            if (!(off <= 0x1p-22f * most)) fail_msg("%s: row %d, %lld", file, r, (long long)i);
+        }
+    }
+    assert_false(c.err.set);
+    context_close(&c);
+    free(row);
+}
+
+// y [n, out] = x [n, in] w^T. In f32 within 1e-5 of the largest; with x rounded to 8 bits, which is
+// half a step of 127 of the largest of each 32 elements, within 3 %.
+static void check_product(struct device *d, enum precision p, const char *file,
+                          const struct weight *m, const float *x, const float *want, int64_t n) {
+    struct context c;
+    struct error e = {0};
+    assert_true(context_open(&c, d, p, 4 << 20, false, &e));
+    float most = 0, tolerance = p == PRECISION_F32 ? 1e-5f : 0.03f;
+    for (int64_t i = 0; i < n * m->out; i++) most = fmaxf(most, fabsf(want[i]));
+    struct tensor in = scratch_tensor(&c, DT_F32, 2, (int64_t[]){n, m->in});
+    memcpy(in.data, x, (size_t)(n * m->in) * sizeof *x);
+    struct tensor y = linear(&c, in, m);
+    if (c.err.set) fail_msg("%s: %s", file, c.err.text);
+    for (int64_t i = 0; i < n * m->out; i++) {
+        float got = ((const float *)y.data)[i];
+        if (!(fabsf(got - want[i]) <= tolerance * most))
+            fail_msg("%s: y[%lld] is %g, not %g (%s)", file, (long long)i, (double)got,
+                     (double)want[i], d->name);
+    }
+    context_close(&c);
+}
+
+static void check_layout(struct device *d, struct json_object *row) {
+    const char *file = json_text_at(row, "file").p;
+    struct json_object *shape = json_at(row, "shape");
+    size_t dims = json_object_array_length(shape);
+    int64_t n[3] = {0, 0, 0};
+    for (size_t i = 0; i < dims; i++)
+        n[i + 3 - dims] = json_object_get_int64(json_object_array_get_idx(shape, i));
+    struct config *c;
+    struct weights *w;
+    struct error e = {0};
+    open_layout(file, json_at(row, "config"), &c, &w);
+    const float *dequantized = reference(w, "ref.dequantized"), *x = reference(w, "ref.x");
+    const float *y = reference(w, "ref.y");
+    struct weight whole, each[8];
+    bool bare = weights_has(w, sv("mlp.experts.gate_up_proj_blocks"));
+    bool ok = bare ? weights_bare_stack(w, "mlp.experts.gate_up_proj", n[0], n[1], n[2], true, true,
+                                        &whole, each, &e)
+              : n[0] ? weights_stack(w, "layer", n[0], n[1], n[2], false, &whole, each, &e)
+                     : weights_matrix(w, "layer", n[1], n[2], false, each, &e);
+    if (!ok) fail_msg("%s: %s", file, e.text);
+    assert_int_equal(weights_parameters(w) - tensor_count(weights_find(w, sv("ref.x"))->t) -
+                         tensor_count(weights_find(w, sv("ref.y"))->t) - (bare ? n[0] * n[1] : 0),
+                     2 * (n[0] ? n[0] : 1) * n[1] * n[2]); // with ref.dequantized
+    weights_find(w, sv("ref.experts"));
+    if (!weights_check_unused(w, NULL, &e)) fail_msg("%s: %s", file, e.text);
+    weights_convert(w);
+    check_rows(d, file, each, dequantized);
+    if (!n[0]) {
+        check_product(d, PRECISION_F32, file, each, x, y, 5);
+        check_product(d, PRECISION_NATIVE, file, each, x, y, 5);
+        check_product(d, PRECISION_NATIVE, file, each, x, y, 1);
+    }
+    for (int64_t i = 1; i < n[0]; i++) check_rows(d, file, &each[i], dequantized + i * n[1] * n[2]);
+    weights_close(w);
+    config_close(c);
+}
+
+static void test_published_layouts(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct json_object *all = json_read_file(FIXTURES "/layouts/layouts.json", 1 << 20, &e);
+    assert_non_null(all);
+    assert_true(json_object_array_length(all) > 25);
+    for (int isa = ISA_PLAIN; isa < ISA_BEST; isa++) {
+        if (!isa_supported((enum isa)isa)) continue;
+        struct device *d = device_open("cpu", &(struct device_options){1, (enum isa)isa}, &e);
+        assert_non_null(d);
+        for (size_t i = 0; i < json_object_array_length(all); i++)
+            check_layout(d, json_object_array_get_idx(all, i));
+        device_close(d);
+    }
+    json_object_put(all);
+}
+
 static int64_t exact(const struct st_tensor *t, int64_t i) {
     return ((const int64_t *)t->t.data)[i];
 }
@@ -594,6 +725,7 @@ int main(void) {
         cmocka_unit_test(test_stacks),
         cmocka_unit_test(test_bare_stacks),
         cmocka_unit_test(test_affine_is_what_mlx_means),
+        cmocka_unit_test(test_published_layouts),
         cmocka_unit_test(test_unaligned_is_copied),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

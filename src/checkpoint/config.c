@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "checkpoint/config_effects.h"
+#include "checkpoint/quantization.h"
 #include "checkpoint/safetensors.h"
 
 enum { CONFIG_MAX = 16 << 20, DIM_MAX = 1 << 24 };
@@ -382,37 +383,9 @@ static bool check_level(struct config *c, const char *model_type) {
     return true;
 }
 
-// F8_E4M3 in the blocks that weights.c reads.
-static bool is_blocks_f8(struct json_object *q) {
-    struct json_object *block = json_at(q, "weight_block_size");
-    struct sv format = json_text_at(q, "fmt");
-    if (!sv_is(json_text_at(q, "quant_method"), "fp8")) return false;
-    if (format.n && !sv_is(format, "e4m3") && !sv_is(format, "float8_e4m3fn")) return false;
-    if (!json_object_is_type(block, json_type_array) || json_object_array_length(block) != 2)
-        return false;
-    for (size_t i = 0; i < 2; i++)
-        if (json_object_get_int64(json_object_array_get_idx(block, i)) != 128) return false;
-    return true;
-}
-
-// MLX writes the same object under both names; other quantizers name their method, as gpt-oss does
-// its own (mxfp4) and DeepSeek V3 does (fp8).
-static bool check_quantization(struct config *c) {
-    const char *layout = ", a layout that this engine does not read (use an unquantized or an MLX "
-                         "affine or mxfp4 version of the model)";
-    struct json_object *mlx = json_at(c->o, "quantization");
-    struct json_object *other = json_at(c->o, "quantization_config");
-    struct json_object *mode = json_at(mlx ? mlx : other, "mode");
-    struct json_object *method = json_at(other, "quant_method");
-    if (method && !mlx && !sv_is(json_text(method), "mxfp4") && !is_blocks_f8(other))
-        wrong(c, "quantization_config.quant_method", method, layout);
-    if (mode && !sv_is(json_text(mode), "affine") && !sv_is(json_text(mode), "mxfp4"))
-        wrong(c, mlx ? "quantization.mode" : "quantization_config.mode", mode, layout);
-    return !c->root->err.set;
-}
-
 bool config_check_unread(struct config *c, struct error *e) {
-    if (config_ok(c, e) && check_quantization(c)) {
+    quantization_read(c);
+    if (config_ok(c, e)) {
         struct sv type = json_text_at(c->o, "model_type");
         check_level(c, type.n ? type.p : json_text_at(c->root->o, "model_type").p);
     }

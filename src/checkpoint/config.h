@@ -59,8 +59,8 @@ struct sv config_list_text(struct config *c, const char *key, size_t i);
 
 // Refuses a key that is known to change the output of some architecture, is present with another
 // value than its neutral one, and was not read. Looks at c and at the children that were read. A
-// quantization that is neither MLX affine nor mxfp4 is refused too. Call it when the family has
-// read its facts.
+// quantization in a layout that is not read (quantization.h) is refused too. Call it when the
+// family has read its facts.
 bool config_check_unread(struct config *c, struct error *e);
 
 #endif

@@ -51,5 +51,6 @@ bool store_weight(struct store *s, struct weight *w, const char *what, struct er
     if (!store_tensor(s, &w->data, what, e)) return false;
     if (w->scales.dims && !store_tensor(s, &w->scales, what, e)) return false;
     if (w->biases.dims && !store_tensor(s, &w->biases, what, e)) return false;
+    if (w->order.dims && !store_tensor(s, &w->order, what, e)) return false;
     return !w->bias.dims || store_tensor(s, &w->bias, what, e);
 }

@@ -13,12 +13,14 @@
 
 struct weights;
 
-// path: the checkpoint folder, or a file in it. With a model.safetensors.index.json, the shards
-// that it names (plain file names in the folder; links are followed) must be there and hold what
-// it says; where two shards hold a name, the index decides. Without one, the first that there are
-// of model*.safetensors, weights*.safetensors, *.safetensors (adapters and consolidated duplicates
-// left out); a name in two files is then an error, and so is a missing "-0000i-of-0000n" shard.
-struct weights *weights_open(const char *path, struct error *e);
+// path: the checkpoint folder, or a file in it; c: its config, for what the shapes of quantized
+// matrices do not show (quantization.h); NULL: nothing. With a model.safetensors.index.json, the
+// shards that it names (plain file names in the folder; links are followed) must be there and hold
+// what it says; where two shards hold a name, the index decides. Without one, the first that there
+// are of model*.safetensors, weights*.safetensors, *.safetensors (adapters and consolidated
+// duplicates left out); a name in two files is then an error, and so is a missing "-0000i-of-0000n"
+// shard.
+struct weights *weights_open(const char *path, struct config *c, struct error *e);
 // Random weights for any shape, always the same: every vector and matrix that is asked for is there
 // and takes the layout that the config says (quantization with its exceptions for single layers, or
 // else dtype). Vectors are ones. A tensor that nobody asks for, like a head that may be tied, is
@@ -27,8 +29,9 @@ struct weights *weights_open_dummy(struct config *c, struct error *e);
 void weights_close(struct weights *w); // NULL is fine
 
 size_t weights_count(const struct weights *w);
-const char *weights_name(const struct weights *w, size_t i); // i < weights_count
-bool weights_has(const struct weights *w, struct sv name);   // does not mark it used
+const char *weights_name(const struct weights *w, size_t i);  // i < weights_count
+bool weights_has(const struct weights *w, struct sv name);    // does not mark it used
+bool weights_has_matrix(struct weights *w, const char *name); // NAME.weight, or packed codes
 // An absent `from` or an existing `to` is an error.
 bool weights_rename(struct weights *w, const char *from, const char *to, struct error *e);
 
@@ -52,12 +55,13 @@ bool weights_table(struct weights *w, const char *name, int64_t rows, int64_t co
 // A table of the caller's, all zeros, that lives as long as w.
 struct tensor weights_make(struct weights *w, int64_t rows, int64_t columns);
 
-// The matrix NAME.weight: dense [out, in] F32, F16 or BF16, or U32 codes: MLX affine (with
-// NAME.scales and NAME.biases), whose bits (1 2 3 4 5 6 8) and group (32 64 128) follow from the
-// shapes, or MXFP4 (with NAME.scales of a byte each); or F8_E4M3 with a NAME.weight_scale_inv for
-// each block of 128 x 128. Which of these it can compute with is for the
-// caller to say. want_bias: NAME.bias [out] is needed too, and given as F32; without it a NAME.bias
-// is left unused (weights_check_unused then reports it).
+// The matrix NAME [out, in], in the layout that its tensors' names, types and shapes say
+// (quantization.h lists them): NAME.weight dense in F32, F16 or BF16, MLX's codes with NAME.scales,
+// whose bits (1 2 3 4 5 6 8) and group (32 64 128) follow from the shapes, MXFP4, MXFP8 and NVFP4,
+// F8_E4M3 with a scale for all, a row or a block; or codes packed by compressed-tensors, ModelOpt,
+// AWQ, GPTQ or BitNet. Those that no kernel reads are converted to affine codes: result's memory
+// is then written by weights_populate or weights_convert. want_bias: NAME.bias [out] is needed too,
+// and given as F32; without it a NAME.bias is left unused (weights_check_unused then reports it).
 bool weights_matrix(struct weights *w, const char *name, int64_t out, int64_t in, bool want_bias,
                     struct weight *result, struct error *e);
 
@@ -81,7 +85,8 @@ void weights_ignore(struct weights *w, const char *prefix);
 
 // Refuses tensors that were never asked for. ignored: patterns that end with NULL, or NULL; a *
 // at the front, the end or both of a pattern matches anything. Known leftovers which every
-// implementation recomputes ("*rotary_emb.inv_freq") are always ignored.
+// implementation recomputes ("*rotary_emb.inv_freq"), and scales for activations and caches that
+// are not quantized here, are always ignored.
 bool weights_check_unused(const struct weights *w, const char *const *ignored, struct error *e);
 
 // Reads the mapped files into memory (or fills a dummy), so that the first token does not wait for
@@ -90,7 +95,10 @@ bool weights_populate(const struct weights *w,
                       void (*progress)(void *arg, size_t done, size_t total), void *arg,
                       struct error *e);
 
-size_t weights_bytes(const struct weights *w); // of all tensors
+// What weights_populate ends with: for who leaves the reading of files to later.
+void weights_convert(const struct weights *w);
+
+size_t weights_bytes(const struct weights *w); // of all tensors, as they are computed with
 // Elements of the tensors that were asked for; a quantized matrix counts its codes.
 int64_t weights_parameters(const struct weights *w);
 

@@ -2,7 +2,6 @@
 // the layout that config.json gives it, with memory of its own (sharing it would let caches answer
 // for memory). Until weights_populate only address space is taken, so that what it would need can
 // be known, and refused, as for a real one.
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,14 +18,16 @@ static const float SPREAD = 0.02f;
 
 struct fill {
     bool random;
-    float value; // of every element, when not random
+    enum dtype as;  // of random data that is not of the tensor's type
+    float value;    // of every element, when not random; of a byte, the byte
+    bool now;       // it is read before the weights are populated
+    int64_t modulo; // above 0: element i is i % modulo
 };
 
 struct dummy {
     struct config *config;
-    struct config *quantization; // NULL: none
-    enum dtype type;             // of what is not quantized, and of scales and biases
-    struct fill *fill;           // [weights.n]
+    enum dtype type;   // of what is not quantized, and of MLX's scales and biases
+    struct fill *fill; // [weights.n]
     size_t fill_cap;
     void *pattern[DT_COUNT]; // [PATTERN], made when needed
 };
@@ -47,21 +48,35 @@ static enum dtype read_type(struct config *c) {
 struct weights *weights_open_dummy(struct config *c, struct error *e) {
     struct weights *w = mem_alloc(sizeof *w);
     w->folder = mem_text(config_what(c));
+    w->quantization = quantization_read(c);
     struct dummy *d = w->dummy = mem_alloc(sizeof *d);
     d->config = c;
     d->type = read_type(c);
-    d->quantization = config_child(c, "quantization");
-    if (!d->quantization) d->quantization = config_child(c, "quantization_config");
     if (config_ok(c, e)) return w;
     weights_close(w);
     return NULL;
 }
 
 void dummy_close(struct weights *w) {
-    for (size_t i = 0; i < w->n; i++) munmap(w->item[i].t.t.data, w->item[i].t.bytes);
     for (int t = 0; t < DT_COUNT; t++) free(w->dummy->pattern[t]);
     free(w->dummy->fill);
     free(w->dummy);
+}
+
+static void put(void *to, enum dtype type, size_t i, float value) {
+    if (type == DT_F32)
+        ((float *)to)[i] = value;
+    else if (type == DT_I32)
+        ((int32_t *)to)[i] = (int32_t)value;
+    else if (dtype_size(type) == 1)
+        ((uint8_t *)to)[i] = (uint8_t)value;
+    else
+        ((uint16_t *)to)[i] = type == DT_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+}
+
+static void fill_plain(struct tensor t, const struct fill *f) {
+    for (int64_t i = 0; i < tensor_count(t); i++)
+        put(t.data, t.type, (size_t)i, f->modulo ? (float)(i % f->modulo) : f->value);
 }
 
 // Adds NAME.SUFFIX, unless it is there.
@@ -71,19 +86,14 @@ static bool add(struct weights *w, const char *name, const char *suffix, struct 
     str_printf(&full, "%s%s", name, suffix);
     size_t bytes = tensor_bytes(t);
     bool there = weights_has(w, str_sv(&full));
-    if (!there) {
-        t.data = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (t.data == MAP_FAILED)
-            fail(e, "%s: cannot map %.1f MiB for the dummy tensor \"%.200s\": %s", w->folder,
-                 (double)bytes / 0x1p20, str_c(&full), strerror(errno));
-    }
+    if (!there) t.data = weights_room(w, bytes, str_c(&full), e);
     if (!there && !e->set) {
         // A mapped file has small pages; larger ones would make dummies faster than the real thing.
         madvise(t.data, bytes, MADV_NOHUGEPAGE);
         struct dummy *d = w->dummy;
         d->fill = mem_grow(d->fill, &d->fill_cap, w->n + 1, sizeof *d->fill);
         d->fill[w->n] = fill;
+        if (fill.now) fill_plain(t, &fill);
         weights_add(w, 0, &(struct st_tensor){.name = full.p, .t = t, .bytes = bytes}, false);
     }
     str_free(&full);
@@ -109,95 +119,152 @@ bool dummy_stack(struct weights *w, const char *name, int64_t n, int64_t rows, i
     return add(w, name, "", t, (struct fill){.random = true}, e);
 }
 
-// How a matrix is quantized: as the config says for all, or for this one. bits 0: not at all, which
-// is also what quantizers do to one whose rows are no multiple of the group.
-struct quant {
-    int64_t bits, group;
-    bool mxfp4;
-};
-
-static bool is_mxfp4(struct config *c) {
-    struct sv mode = config_text(c, "mode", "affine");
-    if (!sv_is(mode, "affine") && !sv_is(mode, "mxfp4"))
-        config_fail(c, "mode", "must be affine or mxfp4");
-    return sv_is(mode, "mxfp4");
-}
-
-static struct quant quant_of(struct dummy *d, const char *name, bool stack, int64_t in) {
-    struct config *all = d->quantization, *own = NULL;
-    if (!all) return (struct quant){0};
-    if (config_has(all, "quant_method") && !sv_is(config_text(all, "quant_method", ""), "mxfp4"))
-        config_fail(all, "quant_method", "dummy weights can be mxfp4 or MLX's");
-    if (config_has(all, "quant_method")) // of gpt-oss: the experts alone
-        return stack && in % 32 == 0 ? (struct quant){4, 32, true} : (struct quant){0};
-    if (config_is_object(all, name))
-        own = config_child(all, name);
-    else if (!config_bool(all, name, true))
-        return (struct quant){0};
-    struct quant q = {config_int(all, "bits", 4), config_int(all, "group_size", 64),
-                      is_mxfp4(own ? own : all)};
-    if (own) {
-        q.bits = config_int(own, "bits", q.bits);
-        q.group = config_int(own, "group_size", q.group);
-    }
-    if (q.mxfp4 && (q.bits != 4 || q.group != 32))
-        config_fail(own ? own : all, "mode", "has 4 bits and groups of 32");
-    else if (q.bits < 1 || q.bits > 8 || q.bits == 7)
-        config_fail(own ? own : all, "bits", "must be 1, 2, 3, 4, 5, 6 or 8");
-    else if (q.group != 32 && q.group != 64 && q.group != 128)
-        config_fail(own ? own : all, "group_size", "must be 32, 64 or 128");
-    else if (in % q.group == 0)
-        return q;
-    return (struct quant){0};
-}
-
 // [n, rows, columns], or without n where it is 0.
 static struct tensor shaped(enum dtype type, int64_t n, int64_t rows, int64_t columns) {
     int64_t all[] = {n, rows, columns};
     return n ? tensor_nd(type, 3, all, NULL) : tensor_nd(type, 2, all + 1, NULL);
 }
 
-static bool add_affine(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
-                       struct quant q, struct error *e) {
-    struct tensor codes = shaped(DT_U32, n, out, in * q.bits / 32);
-    struct tensor each = shaped(w->dummy->type, n, out, in / q.group);
-    // Codes are spread evenly over [0, 2^bits): the square root of 12 is a range over its spread.
-    int64_t codes_n = (int64_t)1 << q.bits;
-    float scale = SPREAD * 3.4641f / (float)codes_n;
-    struct fill scales = {.value = scale}, biases = {.value = -scale * (float)(codes_n - 1) / 2};
-    return add(w, name, ".weight", codes, (struct fill){.random = true}, e) &&
-           add(w, name, ".scales", each, scales, e) && add(w, name, ".biases", each, biases, e);
+// What a matrix asks for.
+struct made {
+    struct weights *w;
+    const char *name;
+    int64_t n, out, in;
+    struct quantization q;
+    struct error *e;
+};
+
+static const struct fill random_fill = {.random = true};
+
+// Tensors of [n, rows, columns], and numbers.
+static bool add_shaped(const struct made *m, const char *suffix, enum dtype type, int64_t rows,
+                       int64_t columns, struct fill fill) {
+    return add(m->w, m->name, suffix, shaped(type, m->n, rows, columns), fill, m->e);
 }
 
-// The spread of random e2m1 floats is about 3, the scale that is nearest to it 2^-7.
-static bool add_mxfp4(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
-                      struct error *e) {
-    return add(w, name, ".weight", shaped(DT_U32, n, out, in / 8), (struct fill){.random = true},
-               e) &&
-           add(w, name, ".scales", shaped(DT_U8, n, out, in / 32), (struct fill){.value = 120}, e);
+static bool add_number(const struct made *m, const char *suffix, float value) {
+    struct tensor t = tensor_1d(DT_F32, 1, NULL);
+    struct fill fill = {.value = value, .now = true};
+    return add(m->w, m->name, suffix, t, fill, m->e);
+}
+
+static bool add_affine(const struct made *m) {
+    // Codes are spread evenly over [0, 2^bits): the square root of 12 is a range over its spread.
+    int64_t codes_n = (int64_t)1 << m->q.bits, groups = m->in / m->q.group;
+    float scale = SPREAD * 3.4641f / (float)codes_n;
+    struct fill scales = {.value = scale}, biases = {.value = -scale * (float)(codes_n - 1) / 2};
+    enum dtype type = m->w->dummy->type;
+    return add_shaped(m, ".weight", DT_U32, m->out, m->in * m->q.bits / 32, random_fill) &&
+           add_shaped(m, ".scales", type, m->out, groups, scales) &&
+           add_shaped(m, ".biases", type, m->out, groups, biases);
+}
+
+// The spread of random e2m1 floats is about 3, of random e4m3 floats about 111. As bytes, 2^-7 is
+// 120 in E8M0 and 4 in E4M3; 2^-13 is 114 in E8M0.
+static bool add_floats(const struct made *m) {
+    bool eight = m->q.bits == 8;
+    struct fill data = {.random = true, .as = eight ? DT_F8_E4M3 : DT_U32};
+    struct fill scale = {.value = m->q.scheme == SCHEME_NVFP4 ? 4 : eight ? 114 : 120};
+    return add_shaped(m, ".weight", DT_U32, m->out, m->in * m->q.bits / 32, data) &&
+           add_shaped(m, ".scales", DT_U8, m->out, m->in / m->q.group, scale);
+}
+
+static bool add_f8(const struct made *m) {
+    const struct quantization *q = &m->q;
+    int64_t rows = q->rows ? (m->out + q->rows - 1) / q->rows : 1;
+    int64_t columns = q->columns ? (m->in + q->columns - 1) / q->columns : 1;
+    const char *suffix = q->columns ? ".weight_scale_inv" : ".weight_scale";
+    struct fill scale = {.value = SPREAD / 111};
+    return add_shaped(m, ".weight", DT_F8_E4M3, m->out, m->in, random_fill) &&
+           (q->rows || q->columns ? add_shaped(m, suffix, DT_F32, rows, columns, scale)
+                                  : add_number(m, suffix, scale.value));
+}
+
+static bool add_packed_floats(const struct made *m) {
+    bool nv = m->q.scheme != SCHEME_PACKED_MX, modelopt = m->q.scheme == SCHEME_MODELOPT_NV;
+    struct fill scale = {.value = 120}; // 256 in E4M3
+    return add_shaped(m, modelopt ? ".weight" : ".weight_packed", DT_U8, m->out, m->in / 2,
+                      random_fill) &&
+           add_shaped(m, ".weight_scale", nv ? DT_F8_E4M3 : DT_U8, m->out, m->in / m->q.group,
+                      scale) &&
+           (!nv || (modelopt ? add_number(m, ".weight_scale_2", SPREAD / 3 / 256)
+                             : add_number(m, ".weight_global_scale", 256 * 3 / SPREAD)));
+}
+
+static float code_scale(const struct quantization *q) {
+    return SPREAD * 3.4641f / (float)(1 << q->bits);
+}
+
+// Columns that share a scale, where a row is one group of them.
+static int64_t group_of(const struct made *m) { return m->q.group ? m->q.group : m->in; }
+
+static bool add_order(const struct made *m, const char *suffix) {
+    if (!m->q.reordered) return true;
+    struct fill fill = {.now = true, .modulo = m->in / group_of(m)};
+    return add(m->w, m->name, suffix, tensor_1d(DT_I32, m->in, NULL), fill, m->e);
+}
+
+static bool add_packed(const struct made *m) {
+    int64_t groups = m->in / group_of(m), bits = m->q.bits;
+    enum dtype type = m->w->dummy->type;
+    return add_shaped(m, ".weight_packed", DT_I32, m->out, m->in * bits / 32, random_fill) &&
+           add_shaped(m, ".weight_scale", type, m->out, groups,
+                      (struct fill){.value = code_scale(&m->q)}) &&
+           (m->q.symmetric || add_shaped(m, ".weight_zero_point", DT_I32, (m->out * bits + 31) / 32,
+                                         groups, random_fill)) &&
+           add_order(m, ".weight_g_idx");
+}
+
+static bool add_int8(const struct made *m) {
+    return add_shaped(m, ".weight", DT_I8, m->out, m->in, random_fill) &&
+           add_shaped(m, ".weight_scale", m->w->dummy->type, m->out, 1,
+                      (struct fill){.value = code_scale(&m->q)});
+}
+
+static bool add_words_down(const struct made *m) {
+    int64_t groups = m->in / group_of(m), bits = m->q.bits;
+    bool awq = m->q.scheme == SCHEME_AWQ;
+    return add_shaped(m, ".qweight", DT_I32, awq ? m->in : m->in * bits / 32,
+                      awq ? m->out / 8 : m->out, random_fill) &&
+           add_shaped(m, ".qzeros", DT_I32, groups, m->out * bits / 32, random_fill) &&
+           add_shaped(m, ".scales", DT_F16, groups, m->out,
+                      (struct fill){.value = code_scale(&m->q)}) &&
+           (awq || add_order(m, ".g_idx"));
+}
+
+static bool add_ternary(const struct made *m) {
+    float spread = m->q.multiplies ? SPREAD : 1 / SPREAD;
+    return add_shaped(m, ".weight", DT_U8, m->out / 4, m->in, random_fill) &&
+           add_number(m, ".weight_scale", spread);
 }
 
 bool dummy_matrix(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
                   bool want_bias, struct error *e) {
     struct dummy *d = w->dummy;
-    struct fill random = {.random = true};
-    struct quant q = quant_of(d, name, n > 0, in);
+    struct made m = {w, name, n, out, in, quantization_of(&w->quantization, name, n > 0, in), e};
     if (!config_ok(d->config, e)) return false;
     struct tensor bias = n ? tensor_2d(d->type, n, out, NULL) : tensor_1d(d->type, out, NULL);
-    if (want_bias && !add(w, name, ".bias", bias, random, e)) return false;
-    if (q.mxfp4) return add_mxfp4(w, name, n, out, in, e);
-    return q.bits ? add_affine(w, name, n, out, in, q, e)
-                  : add(w, name, ".weight", shaped(d->type, n, out, in), random, e);
+    if (want_bias && !add(w, name, ".bias", bias, random_fill, e)) return false;
+    switch (m.q.scheme) {
+    case SCHEME_DENSE: break;
+    case SCHEME_AFFINE: return add_affine(&m);
+    case SCHEME_MXFP4:
+    case SCHEME_MXFP8:
+    case SCHEME_NVFP4: return add_floats(&m);
+    case SCHEME_F8: return add_f8(&m);
+    case SCHEME_INT8: return add_int8(&m);
+    case SCHEME_PACKED: return add_packed(&m);
+    case SCHEME_PACKED_NV:
+    case SCHEME_PACKED_MX:
+    case SCHEME_MODELOPT_NV: return add_packed_floats(&m);
+    case SCHEME_AWQ:
+    case SCHEME_GPTQ: return add_words_down(&m);
+    case SCHEME_BITNET: return add_ternary(&m);
+    }
+    return add_shaped(&m, ".weight", d->type, out, in, random_fill);
 }
 
 // --- filling -----------------------------------------------------------------------------------
-
-static void put(void *to, enum dtype type, size_t i, float value) {
-    if (type == DT_F32)
-        ((float *)to)[i] = value;
-    else
-        ((uint16_t *)to)[i] = type == DT_F16 ? f32_to_f16(value) : f32_to_bf16(value);
-}
 
 static const void *pattern_of(struct dummy *d, enum dtype type) {
     if (d->pattern[type]) return d->pattern[type];
@@ -206,17 +273,21 @@ static const void *pattern_of(struct dummy *d, enum dtype type) {
     for (size_t i = 0; i < PATTERN; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         uint32_t random = (uint32_t)(state >> 32);
-        if (type == DT_U32)
+        if (type == DT_U32 || type == DT_I32)
             ((uint32_t *)p)[i] = random;
+        else if (type == DT_F8_E4M3) // no NaN
+            ((uint8_t *)p)[i] = (uint8_t)(random & 127) == 127 ? 126 : (uint8_t)random;
+        else if (dtype_size(type) == 1)
+            ((uint8_t *)p)[i] = (uint8_t)random;
         else
             put(p, type, i, SPREAD * 3.4641f * ((float)random * 0x1p-32f - 0.5f));
     }
     return p;
 }
 
-// Repeats the pattern from its element `from` on.
-static void repeat(struct tensor t, const char *pattern, size_t from) {
-    size_t size = dtype_size(t.type), count = (size_t)tensor_count(t);
+// Repeats the pattern from its element `from` on, in elements of `type`.
+static void repeat(struct tensor t, enum dtype type, const char *pattern, size_t from) {
+    size_t size = dtype_size(type), count = tensor_bytes(t) / size;
     for (size_t at = 0; at < count; from = 0) {
         size_t n = PATTERN - from < count - at ? PATTERN - from : count - at;
         memcpy((char *)t.data + at * size, pattern + from * size, n * size);
@@ -230,12 +301,12 @@ void dummy_populate(const struct weights *w, void (*progress)(void *arg, size_t 
     size_t done = 0, total = weights_bytes(w);
     for (size_t i = 0; i < w->n; i++) {
         struct tensor t = w->item[i].t.t;
+        enum dtype type = d->fill[i].as ? d->fill[i].as : t.type;
         if (d->fill[i].random)
-            repeat(t, pattern_of(d, t.type), i * 7919 % PATTERN);
+            repeat(t, type, pattern_of(d, type), i * 7919 % PATTERN);
         else
-            for (size_t k = 0; k < (size_t)tensor_count(t); k++)
-                put(t.data, t.type, k, d->fill[i].value);
+            fill_plain(t, &d->fill[i]);
         done += w->item[i].t.bytes;
-        if (progress) progress(arg, done, total);
+        if (progress) progress(arg, done < total ? done : total, total);
     }
 }

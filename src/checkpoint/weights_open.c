@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -183,8 +184,9 @@ static bool open_listed(struct weights *w, struct error *e) {
     return !e->set && add_rest(w, e);
 }
 
-struct weights *weights_open(const char *path, struct error *e) {
+struct weights *weights_open(const char *path, struct config *c, struct error *e) {
     struct weights *w = mem_alloc(sizeof *w);
+    if (c) w->quantization = quantization_read(c);
     struct sv dir = dir_exists(path) ? sv(path) : path_dir(path);
     w->folder = mem_textn(dir.p, dir.n);
     char *index = path_join(w->folder, index_name);
@@ -196,7 +198,7 @@ struct weights *weights_open(const char *path, struct error *e) {
         ok = open_listed(w, e);
     str_free(&text);
     free(index);
-    if (ok) return w;
+    if (ok && (!c || config_ok(c, e))) return w;
     weights_close(w);
     return NULL;
 }
@@ -207,6 +209,9 @@ void weights_close(struct weights *w) {
     for (size_t i = 0; i < w->n; i++) free(w->item[i].name);
     for (size_t i = 0; i < w->files; i++) st_close(&w->file[i]);
     for (size_t i = 0; i < w->copies; i++) free(w->copy[i]);
+    for (size_t i = 0; i < w->rooms; i++) munmap(w->room[i].p, w->room[i].bytes);
+    free(w->room);
+    free(w->conversion);
     free(w->item);
     free(w->file);
     free(w->copy);

@@ -42,7 +42,7 @@ struct tensor scratch_tensor(struct context *c, enum dtype t, int dims, const in
 
 struct tensor embed(struct context *c, const struct weight *w, struct tensor ids) {
     i32_list(c, "embed", "ids", ids);
-    want(c, w->layout != WEIGHT_NONE, "embed: there is no table");
+    want(c, w->layout != WEIGHT_NONE && !w->order.dims, "embed: there is no table");
     struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){ids.n[0], w->in});
     if (go(c)) ops(c)->embed(c, y, w, ids);
     return y;
@@ -319,7 +319,7 @@ struct tensor head_linear(struct context *c, struct tensor x, const struct matri
     f32_rows(c, "head_linear", "x", x);
     check_matrices(c, "head_linear", w);
     int64_t in = columns ? w->w->out : w->w->in, out = columns ? w->w->in : w->w->out;
-    want(c, x.dims == 3 && x.n[1] == w->n && x.n[2] == in && !w->w->bias.dims,
+    want(c, x.dims == 3 && x.n[1] == w->n && x.n[2] == in && !w->w->bias.dims && !w->w->order.dims,
          "head_linear: x does not fit %lld matrices of %lld columns", (long long)w->n,
          (long long)in);
     struct tensor y = scratch_tensor(c, DT_F32, 3, (int64_t[]){x.n[0], w->n, out});

@@ -65,7 +65,8 @@ static bool open_model(struct engine *e, const char *path, struct error *err) {
     if (!f) return false;
     e->info.family = f->id;
     e->info.family_name = f->name;
-    e->weights = e->opt.load_dummy ? weights_open_dummy(e->config, err) : weights_open(path, err);
+    e->weights =
+        e->opt.load_dummy ? weights_open_dummy(e->config, err) : weights_open(path, e->config, err);
     if (!e->weights) {
         decoder_spec_free(&spec);
         return false;
@@ -236,11 +237,14 @@ static bool open_schedule(struct engine *e) {
     return true;
 }
 
-// MLXCEL_WEIGHT_MATERIALIZATION=lazy leaves reading the weights to the steps that need them. A
-// dummy's are not there before they are written.
+// MLXCEL_WEIGHT_MATERIALIZATION=lazy leaves reading the weights to the steps that need them, but
+// for those that are converted. A dummy's are not there before they are written.
 static bool populate(struct engine *e, struct error *err) {
     const char *when = e->opt.load_dummy ? NULL : getenv("MLXCEL_WEIGHT_MATERIALIZATION");
-    if (when && !strcmp(when, "lazy")) return true;
+    if (when && !strcmp(when, "lazy")) {
+        weights_convert(e->weights);
+        return true;
+    }
     if (when && strcmp(when, "eager") != 0)
         return fail(err, "MLXCEL_WEIGHT_MATERIALIZATION is \"%s\"; it can be eager or lazy", when);
     return weights_populate(e->weights, e->opt.progress, e->opt.progress_arg, err);

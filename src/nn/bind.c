@@ -15,7 +15,12 @@ static bool has(const struct binder *b, const char *name, const char *suffix) {
     return there;
 }
 
-bool bind_has(const struct binder *b, const char *name) { return has(b, name, ".weight"); }
+bool bind_has(const struct binder *b, const char *name) {
+    struct str full = full_name(b, name, "");
+    bool there = weights_has_matrix(b->weights, str_c(&full));
+    str_free(&full);
+    return there;
+}
 
 bool bind_has_stack(const struct binder *b, const char *name) {
     return has(b, name, "") || has(b, name, "_blocks");

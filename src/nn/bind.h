@@ -13,7 +13,7 @@ struct binder {
     struct error *err;
 };
 
-bool bind_has(const struct binder *b, const char *name); // name.weight is there
+bool bind_has(const struct binder *b, const char *name); // name.weight is there, or its codes
 // A module that the checkpoint holds and the model does not use.
 void bind_ignore(struct binder *b, const char *name);
 // [out, in] with its bias [out] when asked for. Does nothing after an error.

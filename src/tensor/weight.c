@@ -20,10 +20,10 @@ struct weight weight_rows(const struct weight *w, int64_t from, int64_t count, i
     struct weight r = *w;
     r.out = count;
     r.data = every(w->data, from, count, step);
-    if (w->layout == WEIGHT_F8) { // step is 1
-        int64_t first = (w->block_row + from) / w->group;
-        int64_t last = (w->block_row + from + count - 1) / w->group;
-        r.block_row = (w->block_row + from) % w->group;
+    if (w->layout == WEIGHT_F8 && w->block_rows > 1) { // step is 1
+        int64_t first = (w->block_row + from) / w->block_rows;
+        int64_t last = (w->block_row + from + count - 1) / w->block_rows;
+        r.block_row = (w->block_row + from) % w->block_rows;
         r.scales = tensor_slice(w->scales, 0, first, last - first + 1);
     } else {
         r.scales = every(w->scales, from, count, step);

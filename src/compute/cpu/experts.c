@@ -184,6 +184,28 @@ static int cut_tasks(struct expert_job *j, int64_t threads) {
     return (int)(active * j->tiles);
 }
 
+static bool any_ordered(const struct matrices *w) {
+    for (int64_t e = 0; e < w->n; e++)
+        if (w->w[e].order.dims) return true;
+    return false;
+}
+
+// The columns of each entry's row in the order in which those of its expert's matrix come.
+static struct tensor order_entries(struct context *c, struct tensor x, const struct routes *r,
+                                   const struct matrices *w) {
+    struct tensor y = scratch_tensor(c, DT_F32, 2, x.n);
+    const int32_t *start = r->start.data;
+    for (int64_t e = 0; e < w->n && !c->dry && !c->err.set; e++) {
+        const int32_t *order = w->w[e].order.dims ? w->w[e].order.data : NULL;
+        for (int64_t row = start[e]; row < start[e + 1]; row++) {
+            float *to = (float *)y.data + row * y.stride[0];
+            const float *from = (const float *)x.data + row * x.stride[0];
+            for (int64_t i = 0; i < x.n[1]; i++) to[i] = from[order ? order[i] : i];
+        }
+    }
+    return y;
+}
+
 static void run_experts(struct context *c, struct expert_job *j, struct tensor y[], struct tensor x,
                         const struct routes *r) {
     int64_t threads = pool_threads(c->dev->pool);
@@ -195,10 +217,13 @@ static void run_experts(struct context *c, struct expert_job *j, struct tensor y
     for (int i = 0; i < j->count; i++) {
         const struct weight *w = j->w[i]->w;
         enum q8_kind kind = q8_kind_of(w);
-        bool rounds = cpu_rounds(c, w);
-        if (rounds && !q[kind]) q[kind] = cpu_round(c, x, w);
-        j->product[i] = (struct matmul){NULL,      x.data,      rounds ? q[kind] : NULL,
-                                        y[i].data, x.stride[0], y[i].stride[0]};
+        bool rounds = cpu_rounds(c, w), ordered = any_ordered(j->w[i]);
+        struct tensor in = ordered ? order_entries(c, x, r, j->w[i]) : x;
+        struct q8 *rounded = ordered ? NULL : q[kind];
+        if (rounds && !rounded) rounded = cpu_round(c, in, w);
+        if (!ordered) q[kind] = rounded;
+        j->product[i] = (struct matmul){NULL,      in.data,      rounds ? rounded : NULL,
+                                        y[i].data, in.stride[0], y[i].stride[0]};
     }
     if (c->dry || c->err.set || x.n[0] == 0) return;
     j->start = r->start.data;

@@ -51,12 +51,13 @@ static void dequantize_row(const struct weight *w, int64_t row, float *y) {
     if (w->layout == WEIGHT_F8) {
         for (int64_t i = 0; i < w->in; i++)
             y[i] = element(w->data, row, i) *
-                   element(w->scales, (w->block_row + row) / w->group, i / w->group);
+                   element(w->scales, (w->block_row + row) / w->block_rows, i / w->group);
         return;
     }
     const uint32_t *codes = (const uint32_t *)w->data.data + row * w->data.stride[0];
     for (int64_t g = 0; g < w->in / w->group; g++) {
         float scale = element(w->scales, row, g);
+        if (w->layout == WEIGHT_NVFP4) scale *= w->factor;
         float bias = w->layout == WEIGHT_AFFINE ? element(w->biases, row, g) : 0;
         for (int64_t i = g * w->group; i < (g + 1) * w->group; i++) {
             uint32_t code = code_at(codes, w->bits, i);

@@ -56,6 +56,26 @@ struct q8 *cpu_round(struct context *c, struct tensor x, const struct weight *w)
     return j.q;
 }
 
+struct order_job {
+    struct tensor y, x;
+    const int32_t *order;
+};
+
+static void order_row(void *arg, int64_t row) {
+    const struct order_job *j = arg;
+    float *y = (float *)j->y.data + row * j->y.stride[0];
+    const float *x = (const float *)j->x.data + row * j->x.stride[0];
+    for (int64_t i = 0; i < j->y.n[1]; i++) y[i] = x[j->order[i]];
+}
+
+// The columns of x [rows, in] in the order in which w's come: x, or a copy in scratch.
+static struct tensor ordered(struct context *c, struct tensor x, const struct weight *w) {
+    if (!w->order.dims) return x;
+    struct order_job j = {scratch_tensor(c, DT_F32, 2, x.n), x, w->order.data};
+    if (!c->dry && !c->err.set) cpu_rows(c, x.n[0], x.n[1], order_row, &j);
+    return j.y;
+}
+
 bool cpu_rounds(const struct context *c, const struct weight *w) {
     bool known =
         w->layout == WEIGHT_MXFP4 || (w->layout == WEIGHT_AFFINE && (w->bits == 4 || w->bits == 8));
@@ -93,10 +113,13 @@ static void run_products(struct context *c, struct linear_job *j, int count, str
     int64_t outputs = 0;
     for (int i = 0; i < count; i++) {
         enum q8_kind kind = q8_kind_of(w[i]);
-        bool rounds = cpu_rounds(c, w[i]);
-        if (rounds && !q[kind]) q[kind] = cpu_round(c, x, w[i]);
-        j->product[i] = (struct matmul){w[i],      x.data,      rounds ? q[kind] : NULL,
-                                        y[i].data, x.stride[0], y[i].stride[0]};
+        bool rounds = cpu_rounds(c, w[i]), own = w[i]->order.dims;
+        struct tensor in = ordered(c, x, w[i]);
+        struct q8 *rounded = own ? NULL : q[kind];
+        if (rounds && !rounded) rounded = cpu_round(c, in, w[i]);
+        if (!own) q[kind] = rounded;
+        j->product[i] = (struct matmul){w[i],      in.data,      rounds ? rounded : NULL,
+                                        y[i].data, in.stride[0], y[i].stride[0]};
         outputs += w[i]->out;
     }
     if (c->dry || c->err.set || x.n[0] == 0) return;

@@ -249,7 +249,7 @@ static void dequantize_dense(struct tensor t, int64_t row, int64_t from, int64_t
 
 // y, of F8, times the scales of its blocks.
 static void scale_blocks(const struct weight *w, int64_t row, int64_t from, int64_t n, float *y) {
-    int64_t block = (w->block_row + row) / w->group * w->scales.stride[0];
+    int64_t block = (w->block_row + row) / w->block_rows * w->scales.stride[0];
     for (int64_t i = from, end; i < from + n; i = end) {
         end = (i / w->group + 1) * w->group;
         if (end > from + n) end = from + n;
@@ -258,21 +258,22 @@ static void scale_blocks(const struct weight *w, int64_t row, int64_t from, int6
     }
 }
 
-static void dequantize_mxfp4(const struct weight *w, int64_t row, int64_t from, int64_t n,
-                             float *y) {
-    const uint32_t *codes = (const uint32_t *)w->data.data + row * w->data.stride[0];
-    __m128i twice = _mm_loadu_si128((const __m128i *)e2m1_twice);
-    uint8_t code[32];
-    for (int64_t at = from; at < from + n; at += 32) {
-        int64_t g = row * w->scales.stride[0] + at / 32;
-        vf half = vf_set(0.5f), scale = vf_set(load_float(w->scales.data, w->scales.type, g));
-        unpack_codes(code, codes, 4, at, 32);
-        for (int64_t i = 0; i < 32; i += 16) {
-            __m128i *p = (__m128i *)(code + i);
-            _mm_storeu_si128(p, _mm_shuffle_epi8(twice, _mm_loadu_si128(p)));
-        }
-        for (int64_t i = 0; i < 32; i += LANES)
-            vf_store(y + at - from + i, vf_mul(vf_mul(vf_from_i8(code + i), half), scale));
+// Codes of e2m1, MXFP4's or NVFP4's: 16 at a time.
+static void dequantize_e2m1(const struct weight *w, int64_t row, int64_t from, int64_t n,
+                            float *y) {
+    const uint8_t *codes = (const uint8_t *)w->data.data + row * w->data.stride[0] * 4;
+    __m128i twice = _mm_loadu_si128((const __m128i *)e2m1_twice), low = _mm_set1_epi8(15);
+    float factor = w->layout == WEIGHT_NVFP4 ? w->factor : 1;
+    for (int64_t at = from; at < from + n; at += 16) {
+        int64_t g = row * w->scales.stride[0] + at / w->group;
+        vf half = vf_set(0.5f);
+        vf scale = vf_set(load_float(w->scales.data, w->scales.type, g) * factor);
+        __m128i b = _mm_loadl_epi64((const __m128i *)(codes + at / 2));
+        b = _mm_unpacklo_epi8(_mm_and_si128(b, low), _mm_and_si128(_mm_srli_epi16(b, 4), low));
+        uint8_t value[16];
+        _mm_storeu_si128((__m128i *)value, _mm_shuffle_epi8(twice, b));
+        for (int64_t i = 0; i < 16; i += LANES)
+            vf_store(y + at - from + i, vf_mul(vf_mul(vf_from_i8(value + i), half), scale));
     }
 }
 
@@ -283,8 +284,8 @@ static void dequantize(const struct weight *w, int64_t row, int64_t from, int64_
         dequantize_dense(w->data, row, from, n, y);
         return;
     }
-    if (w->layout == WEIGHT_MXFP4) {
-        dequantize_mxfp4(w, row, from, n, y);
+    if (w->layout == WEIGHT_MXFP4 || w->layout == WEIGHT_NVFP4) {
+        dequantize_e2m1(w, row, from, n, y);
         return;
     }
     if (w->layout == WEIGHT_F8) {

@@ -16,7 +16,9 @@ struct any_weight {
     struct tensor data, scales, biases;
     enum weight_layout layout;
     int bits, group;
-    int64_t in, block_row;
+    int64_t in, block_row, block_rows;
+    float factor;
+    const int32_t *order; // or NULL
 };
 
 static __device__ float element(const struct tensor &t, int64_t row, int64_t i) {
@@ -27,7 +29,7 @@ static __device__ float weight_at(const struct any_weight &w, int64_t row, int64
     if (w.layout == WEIGHT_DENSE) return element(w.data, row, k);
     if (w.layout == WEIGHT_F8)
         return element(w.data, row, k) *
-               element(w.scales, (w.block_row + row) / w.group, k / w.group);
+               element(w.scales, (w.block_row + row) / w.block_rows, k / w.group);
     const uint32_t *p = (const uint32_t *)w.data.data + row * w.data.stride[0];
     int64_t bit = k * w.bits, at = bit >> 5;
     int shift = (int)(bit & 31);
@@ -36,12 +38,22 @@ static __device__ float weight_at(const struct any_weight &w, int64_t row, int64
     code &= (1u << w.bits) - 1;
     float scale = element(w.scales, row, k / w.group);
     if (w.layout == WEIGHT_MXFP4) return scale * (0.5f * e2m1_twice(code));
+    if (w.layout == WEIGHT_NVFP4) return scale * w.factor * (0.5f * e2m1_twice(code));
     return scale * (float)code + element(w.biases, row, k / w.group);
 }
 
 static struct any_weight any_of(const struct weight *w) {
-    struct any_weight a = {w->data, w->scales, w->biases, w->layout,
-                           w->bits, w->group,  w->in,     w->block_row};
+    struct any_weight a = {w->data,
+                           w->scales,
+                           w->biases,
+                           w->layout,
+                           w->bits,
+                           w->group,
+                           w->in,
+                           w->block_row,
+                           w->block_rows,
+                           w->factor,
+                           w->order.dims ? (const int32_t *)w->order.data : NULL};
     return a;
 }
 
@@ -57,8 +69,8 @@ static __global__ void exact_kernel(float *y, int64_t ldy, const float *x, int64
     float acc[4] = {0, 0, 0, 0};
     for (int64_t k0 = 0; k0 < w.in; k0 += STEP) {
         for (int i = warp; i < TILE; i += 8) {
-            int64_t k = k0 + lane;
-            xs[i][lane] = r0 + i < n && k < w.in ? x[(r0 + i) * ldx + k] : 0.0f;
+            int64_t k = k0 + lane, column = w.order && k < w.in ? w.order[k] : k;
+            xs[i][lane] = r0 + i < n && k < w.in ? x[(r0 + i) * ldx + column] : 0.0f;
             ws[i][lane] = o0 + i < out && k < w.in ? weight_at(w, o0 + i, k) : 0.0f;
         }
         __syncthreads();
@@ -426,7 +438,7 @@ static int kind_of(const struct weight *w) {
         if (w->in % 8 || !aligned) return 0;
         return w->data.type == DT_BF16 ? DENSE_BF16 : w->data.type == DT_F16 ? DENSE_F16 : 0;
     }
-    if (w->layout != WEIGHT_AFFINE && w->layout != WEIGHT_MXFP4) return 0;
+    if ((w->layout != WEIGHT_AFFINE && w->layout != WEIGHT_MXFP4) || w->order.dims) return 0;
     bool group = w->group >= 32 && !(w->group & (w->group - 1)) && w->in % w->group == 0;
     if (!aligned || !group || w->bits > 8 || w->bits == 7 || w->scales.stride[1] != 1) return 0;
     if (w->layout == WEIGHT_MXFP4) return w->group == 32 ? FOUR_E2M1 : 0;

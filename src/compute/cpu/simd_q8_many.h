@@ -180,12 +180,21 @@ INLINE void q8_some_rows(int xr, enum q8_kind kind, const struct q8_tile *t, con
     }
 }
 
-// The rows of a band against one panel, in tiles of about as many rows each.
+// Into the second cache, where they are needed soon.
+INLINE void fetch_rows(int xr, const struct q8 *x, int64_t ldq, int64_t from, int64_t to) {
+    for (int r = 0; r < xr; r++)
+        for (int64_t at = from; at < to; at += 64)
+            _mm_prefetch((const char *)(x + r * ldq) + at, _MM_HINT_T1);
+}
+
+// The rows of a band against one panel, in tiles of about as many rows each. Meanwhile a part of
+// the next band's rows is fetched.
 static void q8_band(enum q8_kind kind, const struct q8_tile *t, const struct q8 *x, int64_t rows,
-                    struct q8_result to) {
+                    struct q8_result to, int64_t fetch_from, int64_t fetch_to) {
     int64_t tiles = (rows + MANY_ROWS - 1) / MANY_ROWS;
     for (int64_t i = 0, r = 0; i < tiles; i++) {
         int xr = (int)(rows * (i + 1) / tiles - r);
+        fetch_rows(xr, x + BAND_ROWS * t->ldq, t->ldq, fetch_from, fetch_to);
 #if defined(__AVX512F__)
         (void)kind; // all are alike
         q8_some_rows(xr, Q8_CODES8, t, x, &to);
@@ -247,18 +256,22 @@ static void q8_many_chunk(const struct matmul *m, const struct tile *t, int64_t 
     struct q8_tile tile[PANELS];
     uint8_t *codes = (uint8_t *)(work + PANELS * SCALES);
     int64_t outputs = t->o1 - t->o0, ldq = w->in / 32;
-    for (int64_t i = 0; i * TILE_OUTPUTS < outputs; i++)
+    int64_t panels = (outputs + TILE_OUTPUTS - 1) / TILE_OUTPUTS;
+    int64_t width = groups * (w->group / 32) * (int64_t)sizeof(struct q8);
+    for (int64_t i = 0; i < panels; i++)
         q8_pack(w, t->o0 + i * TILE_OUTPUTS, outputs - i * TILE_OUTPUTS, from, groups,
                 work + i * SCALES, codes + i * PARTS_MOST * CODES, &tile[i]);
     for (int64_t r = t->r0; r < t->r1; r += BAND_ROWS) {
         int64_t rows = t->r1 - r < BAND_ROWS ? t->r1 - r : BAND_ROWS;
         const struct q8 *x = m->q + r * ldq + from * (w->group / 32);
-        for (int64_t i = 0; i * TILE_OUTPUTS < outputs; i++) {
+        int64_t next = r + BAND_ROWS < t->r1 ? width : 0;
+        for (int64_t i = 0; i < panels; i++) {
             int64_t o = t->o0 + i * TILE_OUTPUTS;
             struct q8_result to = {.y = m->y + r * m->ldy + o, .ldy = m->ldy};
             to.count = t->o1 - o < TILE_OUTPUTS ? t->o1 - o : TILE_OUTPUTS;
             if (from == 0) to.start = w->bias.dims ? (const float *)w->bias.data + o : zeros;
-            q8_band(q8_kind_of(w), &tile[i], x, rows, to);
+            q8_band(q8_kind_of(w), &tile[i], x, rows, to, next * i / panels,
+                    next * (i + 1) / panels);
         }
     }
 }

@@ -160,12 +160,20 @@ static void cpu_add_to(struct context *c, struct tensor x, struct tensor y) {
     cpu_rows(c, x.n[0], x.n[1], add_row, &j);
 }
 
+struct gather_job {
+    struct tensor y, x, rows;
+};
+
+static void gather_row(void *arg, int64_t row) {
+    struct gather_job *j = arg;
+    memcpy(row_of(j->y, row), row_of(j->x, ((const int32_t *)j->rows.data)[row]),
+           (size_t)j->y.n[1] * sizeof(float));
+}
+
 static void cpu_gather_rows(struct context *c, struct tensor y, struct tensor x,
                             struct tensor rows) {
-    (void)c;
-    for (int64_t i = 0; i < y.n[0]; i++)
-        memcpy(row_of(y, i), row_of(x, ((const int32_t *)rows.data)[i]),
-               (size_t)y.n[1] * sizeof(float));
+    struct gather_job j = {y, x, rows};
+    cpu_rows(c, y.n[0], y.n[1], gather_row, &j);
 }
 
 static void cpu_copy_to(struct context *c, struct tensor to, struct tensor from) {

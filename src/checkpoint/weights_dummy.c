@@ -102,7 +102,7 @@ static bool add(struct weights *w, const char *name, const char *suffix, struct 
 
 bool dummy_vector(struct weights *w, const char *name, int64_t n, struct error *e) {
     struct tensor t = tensor_1d(w->dummy->type, n, NULL);
-    return add(w, name, "", t, (struct fill){.value = 1}, e);
+    return add(w, name, "", t, (struct fill){.value = 1, .now = true}, e);
 }
 
 // Tables are taken apart as they are asked for, before they are filled: what a model makes of them

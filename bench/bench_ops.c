@@ -4,13 +4,14 @@
 //   core;
 //                                              layouts whose names hold LAYOUT, or "attention")
 //
-// Products are timed over weights that together exceed the caches, as a decode step meets them;
-// every figure is the best of several runs. With one thread the time is that thread's own, so that
-// a busy machine disturbs it less.
+// Products are timed over weights that together exceed the caches, in pages as small as a mapped
+// file's, as a decode step meets them; every figure is the best of several runs. With one thread
+// the time is that thread's own, so that a busy machine disturbs it less.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -19,7 +20,7 @@
 #include "compute/compute.h"
 
 enum { RUNS = 5 };
-static const size_t WEIGHTS = 64u << 20; // bytes of weights a product cycles through
+static const size_t WEIGHTS = 512u << 20; // bytes of weights a product cycles through
 
 static uint64_t random_state = 1;
 
@@ -52,9 +53,24 @@ static struct tensor random_rows(struct device *d, int64_t n, int64_t width) {
     return t;
 }
 
+// Memory for weights.
+static void *map(size_t size) {
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        fprintf(stderr, "cannot map %zu bytes\n", size);
+        exit(1);
+    }
+    madvise(p, size, MADV_NOHUGEPAGE);
+    return p;
+}
+
+static void unmap(struct tensor t) {
+    if (t.dims) munmap(t.data, (size_t)(t.n[0] * t.n[1]) * dtype_size(t.type));
+}
+
 // Floats near 1 / 64 (F32, F16 or BF16).
-static struct tensor random_floats(struct device *d, enum dtype type, int64_t a, int64_t b) {
-    struct tensor t = tensor_2d(type, a, b, allocate(d, (size_t)(a * b) * dtype_size(type)));
+static struct tensor random_floats(enum dtype type, int64_t a, int64_t b) {
+    struct tensor t = tensor_2d(type, a, b, map((size_t)(a * b) * dtype_size(type)));
     for (int64_t i = 0; i < a * b; i++) {
         float f = 0x1p-6f + (float)(random_bits() >> 8) * 0x1p-32f;
         if (type == DT_F32)
@@ -72,68 +88,39 @@ struct layout {
     int bits, group;
 };
 
-static struct weight random_weight(struct device *d, const struct layout *l, int64_t out,
-                                   int64_t in) {
+static struct weight random_weight(const struct layout *l, int64_t out, int64_t in) {
     struct weight w = {.layout = l->kind, .out = out, .in = in, .bits = l->bits, .group = l->group};
     if (l->kind == WEIGHT_DENSE) {
-        w.data = random_floats(d, l->type, out, in);
+        w.data = random_floats(l->type, out, in);
         return w;
     }
     int64_t words = in * l->bits / 32;
-    w.data = tensor_2d(DT_U32, out, words, allocate(d, (size_t)(out * words) * 4));
+    w.data = tensor_2d(DT_U32, out, words, map((size_t)(out * words) * 4));
     for (int64_t i = 0; i < out * words; i++) ((uint32_t *)w.data.data)[i] = random_bits();
-    w.scales = random_floats(d, l->type, out, in / l->group);
-    w.biases = random_floats(d, l->type, out, in / l->group);
+    if (l->kind == WEIGHT_MXFP4) {
+        w.scales = tensor_2d(l->type, out, in / 32, map((size_t)(out * in / 32)));
+        memset(w.scales.data, 120, (size_t)(out * in / 32));
+        return w;
+    }
+    w.scales = random_floats(l->type, out, in / l->group);
+    w.biases = random_floats(l->type, out, in / l->group);
     return w;
 }
 
-static void free_weight(struct device *d, struct weight *w) {
-    device_free(d, w->data.data);
-    if (w->layout == WEIGHT_DENSE) return;
-    device_free(d, w->scales.data);
-    device_free(d, w->biases.data);
-}
-
-// Bytes a second that all threads together read.
-struct reading {
-    const uint64_t *p;
-    size_t n; // words a task
-    uint64_t sum[1024];
-};
-
-static void read_task(void *arg, int task, int thread) {
-    struct reading *r = arg;
-    uint64_t sum[8] = {0};
-    for (size_t i = 0; i < r->n; i += 8)
-        for (size_t k = 0; k < 8; k++) sum[k] += r->p[(size_t)task * r->n + i + k];
-    for (int k = 0; k < 8; k++) r->sum[thread % 1024] += sum[k];
-}
-
-static double read_bandwidth(struct device *d) {
-    enum { TASKS = 512 };
-    void *room = allocate(d, WEIGHTS);
-    memset(room, 1, WEIGHTS); // untouched pages would all be one page of zeros
-    struct reading r = {.p = room, .n = WEIGHTS / TASKS / 8};
-    double best = 1e9;
-    for (int i = 0; i < RUNS; i++) {
-        double start = now();
-        pool_run(d->pool, TASKS, read_task, &r);
-        double took = now() - start;
-        best = took < best ? took : best;
-    }
-    device_free(d, room);
-    return (double)WEIGHTS / best;
+static void free_weight(struct weight *w) {
+    unmap(w->data);
+    unmap(w->scales);
+    unmap(w->biases);
 }
 
 static void time_products(struct context *c, const struct layout *l, int64_t out, int64_t in,
                           double bandwidth) {
-    struct weight w[512];
-    int count = 0;
-    size_t total = 0;
-    while (total < WEIGHTS && count < 512) {
-        w[count] = random_weight(c->dev, l, out, in);
-        total += weight_bytes(&w[count++]);
-    }
+    struct weight first = random_weight(l, out, in);
+    int count = (int)(WEIGHTS / weight_bytes(&first)) + 1;
+    size_t total = (size_t)count * weight_bytes(&first);
+    struct weight *w = mem_array((size_t)count, sizeof *w);
+    w[0] = first;
+    for (int i = 1; i < count; i++) w[i] = random_weight(l, out, in);
     printf("%-12s %6lld x %-5lld", l->name, (long long)out, (long long)in);
     static const int64_t rows[] = {1, 2, 4, 8, 32, 512};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
@@ -152,7 +139,7 @@ static void time_products(struct context *c, const struct layout *l, int64_t out
         }
         if (rows[k] <= 8) {
             double speed = (double)total / best;
-            printf("  n=%lld %5.1f GB/s (%3.0f%%)", (long long)rows[k], speed / 1e9,
+            printf("  n=%lld %.1f GB/s (%.0f%%)", (long long)rows[k], speed / 1e9,
                    100 * speed / bandwidth);
         } else {
             printf("  n=%lld %6.1f GFLOP/s", (long long)rows[k], flops / best / 1e9);
@@ -161,7 +148,8 @@ static void time_products(struct context *c, const struct layout *l, int64_t out
     }
     printf("\n");
     fflush(stdout);
-    for (int i = 0; i < count; i++) free_weight(c->dev, &w[i]);
+    for (int i = 0; i < count; i++) free_weight(&w[i]);
+    free(w);
 }
 
 // n rows of one sequence at the end of `length` tokens; heads of 64.
@@ -170,8 +158,8 @@ static void time_attention(struct context *c, enum dtype type, int64_t heads, in
     enum { PAGE = 64, WIDTH = 64 };
     struct device *d = c->dev;
     int64_t pages = (length + PAGE - 1) / PAGE;
-    struct tensor k = random_floats(d, type, pages * kv_heads * PAGE, WIDTH);
-    struct tensor v = random_floats(d, type, pages * kv_heads * PAGE, WIDTH);
+    struct tensor k = random_floats(type, pages * kv_heads * PAGE, WIDTH);
+    struct tensor v = random_floats(type, pages * kv_heads * PAGE, WIDTH);
     int32_t *ints = allocate(d, (size_t)(pages + 2 * n) * 4);
     for (int64_t i = 0; i < pages; i++) ints[i] = (int32_t)i;
     for (int64_t i = 0; i < n; i++) ints[pages + i] = (int32_t)(length - n + i);
@@ -199,7 +187,7 @@ static void time_attention(struct context *c, enum dtype type, int64_t heads, in
         printf("  %5.1f GB/s (%3.0f%%)\n", bytes / best / 1e9, 100 * bytes / best / bandwidth);
     else
         printf("  %6.1f GFLOP/s\n", 4 * pairs * (double)(heads * WIDTH) / best / 1e9);
-    device_free(d, k.data), device_free(d, v.data), device_free(d, q.data), device_free(d, ints);
+    unmap(k), unmap(v), device_free(d, q.data), device_free(d, ints);
 }
 
 static void all_attention(struct context *c, double bandwidth) {
@@ -224,9 +212,10 @@ int main(int argc, char **argv) {
                                             {"f16", WEIGHT_DENSE, DT_F16, 0, 0},
                                             {"4-bit by 32", WEIGHT_AFFINE, DT_F16, 4, 32},
                                             {"4-bit by 64", WEIGHT_AFFINE, DT_BF16, 4, 64},
-                                            {"8-bit by 64", WEIGHT_AFFINE, DT_BF16, 8, 64}};
-    static const int64_t shapes[][2] = {{576, 576},   {1536, 576},  {576, 1536},
-                                        {2048, 2048}, {8192, 2048}, {2048, 8192}};
+                                            {"8-bit by 64", WEIGHT_AFFINE, DT_BF16, 8, 64},
+                                            {"mxfp4", WEIGHT_MXFP4, DT_F8_E8M0, 4, 32}};
+    static const int64_t shapes[][2] = {{576, 576},   {1536, 576},   {2048, 2048}, {8192, 2048},
+                                        {2048, 8192}, {14336, 4096}, {4096, 14336}};
     struct device_options opt = {.isa = argc > 1 ? isa_named(argv[1]) : ISA_BEST};
     const char *only = argc > 3 ? argv[3] : "";
     if (argc > 2) opt.threads = atoi(argv[2]);
@@ -238,8 +227,14 @@ int main(int argc, char **argv) {
         return 1;
     }
     own_time = pool_threads(d->pool) == 1;
-    double bandwidth = read_bandwidth(d);
-    printf("%s: reads %.1f GB/s\n", d->name, bandwidth / 1e9);
+    struct device_speed speed;
+    if (!device_measure(d, &speed, &e)) {
+        fprintf(stderr, "%s\n", e.text);
+        return 1;
+    }
+    double bandwidth = speed.read;
+    printf("%s: reads %.1f GB/s, %.0f GFLOP/s in f32, %.0f Gop/s in int8\n", d->name,
+           bandwidth / 1e9, speed.f32 / 1e9, speed.int8 / 1e9);
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes && strstr(layouts[l].name, only); s++)
             time_products(&c, &layouts[l], shapes[s][0], shapes[s][1], bandwidth);

@@ -23,8 +23,14 @@ typedef __m512i vi;
 static inline vi vi_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 static inline void vi_store(uint8_t *p, vi a) { _mm512_storeu_si512(p, a); }
 static inline vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
+static inline vi vi_set(int32_t a) { return _mm512_set1_epi32(a); }
 static inline vi vi_low(void) { return _mm512_set1_epi8(15); }
 static inline vi vi_shift4(vi a) { return _mm512_srli_epi16(a, 4); }
+// 32-bit lanes
+static inline vi vi_shift_up16(vi a) { return _mm512_slli_epi32(a, 16); }
+static inline vi vi_shift_down(vi a, int by) { return _mm512_srli_epi32(a, (unsigned)by); }
+static inline vf vf_of_bits(vi a) { return _mm512_castsi512_ps(a); }
+static inline vf vf_of_f16(vi a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); } // the low 16
 // Twice the value of each e2m1 code, and 12 more: the dot product takes no negative codes.
 static inline vi vi_e2m1(vi a) {
     __m128i twice = _mm_loadu_si128((const __m128i *)e2m1_twice);
@@ -72,8 +78,18 @@ typedef __m256i vi;
 static inline vi vi_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
 static inline void vi_store(uint8_t *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
 static inline vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
+static inline vi vi_set(int32_t a) { return _mm256_set1_epi32(a); }
 static inline vi vi_low(void) { return _mm256_set1_epi8(15); }
 static inline vi vi_shift4(vi a) { return _mm256_srli_epi16(a, 4); }
+// 32-bit lanes
+static inline vi vi_shift_up16(vi a) { return _mm256_slli_epi32(a, 16); }
+static inline vi vi_shift_down(vi a, int by) { return _mm256_srli_epi32(a, by); }
+static inline vf vf_of_bits(vi a) { return _mm256_castsi256_ps(a); }
+static inline vf vf_of_f16(vi a) { // the low 16
+    vi half = _mm256_and_si256(a, _mm256_set1_epi32(0xffff));
+    half = _mm256_permute4x64_epi64(_mm256_packus_epi32(half, half), 0x88);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(half));
+}
 // Twice the value of each e2m1 code.
 static inline vi vi_e2m1(vi a) {
     __m128i twice = _mm_loadu_si128((const __m128i *)e2m1_twice);
@@ -128,23 +144,28 @@ INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
 
 #endif
 
-// A chunk of LANES outputs' weights.
+// LANES outputs' weights as published, and some of their groups' scales and biases, a row a lane.
 struct q8_panel {
-    const uint8_t *row[LANES]; // their codes, as published; past the last output it repeats
-    float *scale, *bias;       // [groups, LANES]; bias of affine codes only
-    int64_t from, groups;      // of the chunk
+    // Where each output's begin; past the last output it repeats.
+    const uint8_t *codes[LANES], *scales[LANES], *biases[LANES];
+    float *scale, *bias;  // [groups, LANES]: the biases are those for signed codes
+    int64_t from, groups; // in scale and bias
 };
 
 static void q8_rows(const struct weight *w, int64_t o, int64_t count, struct q8_panel *p) {
-    const uint8_t *codes = w->data.data;
-    for (int64_t l = 0; l < LANES; l++)
-        p->row[l] = codes + (o + (l < count ? l : count - 1)) * w->data.stride[0] * 4;
+    const struct tensor *t[] = {&w->data, &w->scales, &w->biases};
+    const uint8_t **row[] = {p->codes, p->scales, p->biases};
+    for (int i = 0; i < (w->layout == WEIGHT_MXFP4 ? 2 : 3); i++) {
+        int64_t stride = t[i]->stride[0] * (int64_t)dtype_size(t[i]->type);
+        for (int64_t l = 0; l < LANES; l++)
+            row[i][l] = (const uint8_t *)t[i]->data + (o + (l < count ? l : count - 1)) * stride;
+    }
 }
 
 // The codes of block `block` of the rows, 4 of each output in each vector.
 INLINE void load_codes(enum q8_kind kind, const struct q8_panel *p, int64_t block, vi c[8]) {
     if (kind != Q8_CODES8) {
-        for (int i = 0; i < 4; i++) c[i] = vi_gather(p->row, block * 16, i);
+        for (int i = 0; i < 4; i++) c[i] = vi_gather(p->codes, block * 16, i);
         vi_transpose4(c);
         for (int i = 0; i < 4; i++) {
             c[i + 4] = vi_and(vi_shift4(c[i]), vi_low());
@@ -153,61 +174,69 @@ INLINE void load_codes(enum q8_kind kind, const struct q8_panel *p, int64_t bloc
         for (int i = 0; i < 8 && kind == Q8_FLOATS4; i++) c[i] = vi_e2m1(c[i]);
         return;
     }
-    for (int i = 0; i < 8; i++) c[i] = vi_gather(p->row, block * 32 + i / 4 * 16, i % 4);
+    for (int i = 0; i < 8; i++) c[i] = vi_gather(p->codes, block * 32 + i / 4 * 16, i % 4);
     vi_transpose4(c);
     vi_transpose4(c + 4);
 }
 
-// n <= LANES elements of each of LANES rows, `stride` bytes apart, a row a lane. Past the last row
-// it repeats. What lies LANES rows further on is fetched: it comes next.
-INLINE void load_square(enum dtype type, bool full, const char *p, int64_t stride, int64_t rows,
-                        int64_t n, vf r[LANES]) {
-    for (int l = 0; l < LANES; l++) {
-        r[l] = full ? vf_load_as(p, type, 0) : vf_load_as_n(p, type, 0, n);
-        _mm_prefetch(p + LANES * stride, _MM_HINT_T0);
-        if (l + 1 < rows) p += stride;
-    }
-    vf_transpose(r);
+// A vector of 32-bit lanes holds one group of each output as f32, two as f16 or bf16, or four as
+// e8m0: group `i` of those in f32.
+INLINE vf group_of(enum dtype type, vi v, int i) {
+    if (type == DT_F32) return vf_of_bits(v);
+    if (type == DT_F16) return vf_of_f16(i ? vi_shift_down(v, 16) : v);
+    if (type == DT_BF16) return vf_of_bits(i ? vi_and(v, vi_set(-65536)) : vi_shift_up16(v));
+    return vf_from_e8m0_bits(vi_and(vi_shift_down(v, 8 * i), vi_set(255)));
 }
 
-// The groups [from, from + n) of LANES rows, a row a lane. For n < LANES what follows in `out` is
-// overwritten.
-INLINE void load_groups_of(enum dtype type, float *out, const struct tensor *t, int64_t row,
-                           int64_t rows, int64_t from, int64_t n) {
-    int64_t size = type == DT_F32 ? 4 : type == DT_F8_E8M0 ? 1 : 2, stride = t->stride[0] * size;
-    const char *p = (const char *)t->data + row * stride + from * size;
-    for (int64_t done = 0; done < n; done += LANES) {
-        int64_t g = n - done < LANES && n > LANES ? n - LANES : done; // the last ones overlap
-        int64_t count = n < LANES ? n : LANES;
-        vf r[LANES];
-        if (count == LANES)
-            load_square(type, true, p + g * size, stride, rows, count, r);
-        else
-            load_square(type, false, p + g * size, stride, rows, count, r);
-        for (int64_t l = 0; l < LANES; l++) vf_store(out + (g + l) * LANES, r[l]);
-    }
+// 16 bytes of the groups of each of LANES rows, a row a lane, transposed as codes are.
+INLINE void load_groups16(enum dtype type, float *out, const uint8_t *const row[LANES],
+                          int64_t from) {
+    int size = type == DT_F32 ? 4 : type == DT_F8_E8M0 ? 1 : 2;
+    vi v[4];
+    for (int i = 0; i < 4; i++) v[i] = vi_gather(row, from * size, i);
+    vi_transpose4(v);
+    for (int i = 0; i < 16 / size; i++)
+        vf_store(out + i * LANES, group_of(type, v[i * size / 4], i % (4 / size)));
 }
 
-static void load_groups(float *out, const struct tensor *t, int64_t row, int64_t rows, int64_t from,
+// n groups. Where they are less than 16 bytes, what follows in `out` is overwritten.
+INLINE void load_groups_of(enum dtype type, float *out, const uint8_t *const row[LANES],
+                           int64_t from, int64_t n) {
+    int64_t size = type == DT_F32 ? 4 : type == DT_F8_E8M0 ? 1 : 2, some = 16 / size;
+    if (n >= some) {
+        for (int64_t g = 0; g + some <= n; g += some)
+            load_groups16(type, out + g * LANES, row, from + g);
+        if (n % some) load_groups16(type, out + (n - some) * LANES, row, from + n - some);
+        return;
+    }
+    uint8_t rest[LANES][16] = {{0}};
+    const uint8_t *copy[LANES];
+    for (int l = 0; l < LANES; l++)
+        copy[l] = memcpy(rest[l], row[l] + from * size, (size_t)(n * size));
+    load_groups16(type, out, copy, 0);
+}
+
+INLINE void load_groups(enum dtype type, float *out, const uint8_t *const row[LANES], int64_t from,
                         int64_t n) {
-    if (t->type == DT_F16) load_groups_of(DT_F16, out, t, row, rows, from, n);
-    if (t->type == DT_BF16) load_groups_of(DT_BF16, out, t, row, rows, from, n);
-    if (t->type == DT_F32) load_groups_of(DT_F32, out, t, row, rows, from, n);
-    if (t->type == DT_F8_E8M0) load_groups_of(DT_F8_E8M0, out, t, row, rows, from, n);
+    switch (type) {
+    case DT_F16: load_groups_of(DT_F16, out, row, from, n); break;
+    case DT_BF16: load_groups_of(DT_BF16, out, row, from, n); break;
+    default: load_groups_of(DT_F32, out, row, from, n); break;
+    }
 }
 
-// Scales and biases of the panel's groups, a row a lane; the biases for signed codes.
-static void load_scales(const struct weight *w, int64_t o, int64_t count,
-                        const struct q8_panel *p) {
+// Fills scale and bias of the panel's groups.
+INLINE void load_scales(enum q8_kind kind, const struct weight *w, const struct q8_panel *p) {
     float *scale = p->scale, *bias = p->bias; // bias lies after scale
-    load_groups(scale, &w->scales, o, count, p->from, p->groups);
-    if (w->layout == WEIGHT_MXFP4) {
+    if (kind == Q8_FLOATS4) {
+        load_groups_of(DT_F8_E8M0, scale, p->scales, p->from, p->groups);
         for (int64_t g = 0; g < p->groups * LANES; g += LANES)
             vf_store(scale + g, vf_mul(vf_load(scale + g), vf_set(0.5f)));
         return;
     }
-    load_groups(bias, &w->biases, o, count, p->from, p->groups);
-    vf centre = vf_set((float)(1 << (w->bits - 1)));
+    load_groups(w->scales.type, scale, p->scales, p->from, p->groups);
+    load_groups(w->biases.type, bias, p->biases, p->from, p->groups);
+    vf centre = vf_set(kind == Q8_CODES4 ? 8 : 128);
     for (int64_t g = 0; g < p->groups * LANES; g += LANES)
         vf_store(bias + g, vf_fma(vf_load(scale + g), centre, vf_load(bias + g)));
 }

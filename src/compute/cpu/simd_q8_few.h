@@ -5,73 +5,317 @@
 
 #include "compute/cpu/simd_q8.h"
 
-// The rows are read side by side; what is AHEAD bytes further in each is fetched, and at a row's
-// end the beginning of the one that its lane reads next. One stream, or one prefetch LANES rows
-// ahead, has too few reads in flight.
-enum { AHEAD = 512 };
+#ifndef AHEAD
+#define AHEAD 512
+#endif
+#ifndef HINT
+#define HINT _MM_HINT_T0
+#endif
 
-INLINE void fetch_ahead(const struct q8_panel *p, int64_t block, int64_t bytes, int64_t row_bytes) {
-    int64_t at = block * bytes + AHEAD, lanes = LANES * bytes / 64;
-    if (at >= row_bytes) at += (LANES - 1) * row_bytes;
-    for (int64_t i = 0; i < lanes; i++)
-        _mm_prefetch((const char *)p->row[(block * lanes + i) % LANES] + at, _MM_HINT_T0);
+// Bytes from a row's beginning to what is to be fetched when byte `at` is read: `ahead` further on,
+// or past the row's end in the row that its lane reads next.
+INLINE int64_t ahead_of(int64_t at, int64_t ahead, int64_t row_bytes, int64_t stride) {
+    at += ahead;
+    return at < row_bytes ? at : at - row_bytes + LANES * stride;
 }
 
-// y = for xr rows of x
-INLINE void q8_few_dots(int xr, enum q8_kind kind, const struct weight *w, const struct q8_panel *p,
-                        const struct q8 *x, vf y[Q8_ROWS]) {
-    int64_t per = w->group / 32, ldq = w->in / 32;
-    int64_t bytes = kind == Q8_CODES8 ? 32 : 16, row_bytes = ldq * bytes;
-    for (int64_t g = 0; g < p->groups; g++) {
-        vf scale = vf_load(p->scale + g * LANES), bias = vf_zero();
-        if (kind != Q8_FLOATS4) bias = vf_load(p->bias + g * LANES);
-        for (int64_t b = g * per; b < (g + 1) * per; b++) {
-            vi c[8];
-            load_codes(kind, p, b, c);
-            fetch_ahead(p, b, bytes, row_bytes);
-            for (int r = 0; r < xr; r++) {
-                const struct q8 *at = x + r * ldq + b;
-                y[r] = add_block(y[r], block_sum(kind, c, at), scale, bias, at);
-            }
+struct few {
+    struct q8_panel p;
+    const struct q8 *x; // [rows, blocks]
+    int64_t blocks;     // of 32 columns
+    int64_t stride;     // bytes from a row of codes to the next
+    int shift;          // a group is 1 << shift blocks
+};
+
+// --- one row of x --------------------------------------------------------------------------------
+
+// The codes of one output are multiplied where they lie, SPAN blocks at a time: a block is 128
+// bits, whose four lanes hold parts of its sum. The parts of four outputs are added up and put side
+// by side in these 128 bits, and those of LANES outputs transposed, so that a lane holds an output.
+enum { SPAN = LANES / 4 };
+
+#if defined(__AVX512F__)
+
+INLINE vi vi_load_some(const uint8_t *p, int64_t n) {
+    return n < 64 ? _mm512_maskz_loadu_epi8(((__mmask64)1 << n) - 1, p) : vi_load(p);
+}
+INLINE vi vi_four(const int8_t *a, const int8_t *b, const int8_t *c, const int8_t *d) {
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)a));
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)b), 1);
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)c), 2);
+    return _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)d), 3);
+}
+
+INLINE void load_span(enum q8_kind kind, const struct q8 *x, int n, vi q[2]) {
+    const int8_t *a = x->q, *b = x[n > 1 ? 1 : 0].q, *c = x[n > 2 ? 2 : 0].q,
+                 *d = x[n > 3 ? 3 : 0].q;
+    if (kind == Q8_CODES8) {
+        q[0] = vi_four(a, a + 16, b, b + 16);
+        q[1] = vi_four(c, c + 16, d, d + 16);
+    } else {
+        q[0] = vi_four(a, b, c, d);
+        q[1] = vi_four(a + 16, b + 16, c + 16, d + 16);
+    }
+}
+
+// Of n blocks of one output: four parts of each sum.
+INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const vi q[2]) {
+    vi zero = _mm512_setzero_si512();
+    if (kind == Q8_CODES8) {
+        vi a = _mm512_dpbusd_epi32(zero, vi_load_some(codes, n < 2 ? 32 : 64), q[0]);
+        vi b = _mm512_dpbusd_epi32(zero,
+                                   vi_load_some(codes + 64, n < 3   ? 0
+                                                            : n < 4 ? 32
+                                                                    : 64),
+                                   q[1]);
+        return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+    }
+    vi c = vi_load_some(codes, n * 16), low = vi_and(c, vi_low());
+    vi high = vi_and(vi_shift4(c), vi_low());
+    if (kind == Q8_FLOATS4) {
+        low = vi_e2m1(low);
+        high = vi_e2m1(high);
+    }
+    return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(zero, low, q[0]), high, q[1]);
+}
+
+// The sums of four outputs' blocks. Parts of 4-bit codes' sums fit 16 bits: 8 * 24 * 127 at most.
+INLINE vi sum_four(enum q8_kind kind, const vi s[4]) {
+    vi a, b, ones = _mm512_set1_epi16(1);
+    if (kind == Q8_CODES8) {
+        a = _mm512_add_epi32(_mm512_unpacklo_epi32(s[0], s[1]), _mm512_unpackhi_epi32(s[0], s[1]));
+        b = _mm512_add_epi32(_mm512_unpacklo_epi32(s[2], s[3]), _mm512_unpackhi_epi32(s[2], s[3]));
+        // 0 1 0 1
+        return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    }
+    a = _mm512_madd_epi16(_mm512_packs_epi32(s[0], s[1]), ones); // 0 0 1 1
+    b = _mm512_madd_epi16(_mm512_packs_epi32(s[2], s[3]), ones);
+    __m512 x = _mm512_castsi512_ps(a), y = _mm512_castsi512_ps(b);
+    return _mm512_add_epi32(_mm512_castps_si512(_mm512_shuffle_ps(x, y, 0x88)),
+                            _mm512_castps_si512(_mm512_shuffle_ps(x, y, 0xdd)));
+}
+
+// 128 bits i of vector j become 128 bits j of vector i.
+INLINE void transpose_blocks(vi a[SPAN]) {
+    vi b0 = _mm512_shuffle_i32x4(a[0], a[1], 0x44), b1 = _mm512_shuffle_i32x4(a[0], a[1], 0xee);
+    vi b2 = _mm512_shuffle_i32x4(a[2], a[3], 0x44), b3 = _mm512_shuffle_i32x4(a[2], a[3], 0xee);
+    a[0] = _mm512_shuffle_i32x4(b0, b2, 0x88);
+    a[1] = _mm512_shuffle_i32x4(b0, b2, 0xdd);
+    a[2] = _mm512_shuffle_i32x4(b1, b3, 0x88);
+    a[3] = _mm512_shuffle_i32x4(b1, b3, 0xdd);
+}
+
+// The sum in f32 from that without its start.
+INLINE vf span_sum(enum q8_kind kind, vi s, const struct q8 *x) {
+    (void)kind;
+    s = _mm512_add_epi32(s, vi_set(x->start));
+    return vf_sub(_mm512_castsi512_ps(s), vf_set(Q8_FLOAT));
+}
+
+#else
+
+INLINE vi vi_two(const void *a, const void *b) {
+    __m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)a));
+    return _mm256_inserti128_si256(v, _mm_loadu_si128((const __m128i *)b), 1);
+}
+
+INLINE void load_span(enum q8_kind kind, const struct q8 *x, int n, vi q[2]) {
+    const int8_t *a = x->q, *b = x[n > 1 ? 1 : 0].q;
+    q[0] = kind == Q8_CODES8 ? vi_two(a, a + 16) : vi_two(a, b);
+    q[1] = kind == Q8_CODES8 ? vi_two(b, b + 16) : vi_two(a + 16, b + 16);
+}
+
+// Signed codes times q, in pairs: at most 2 * 128 * 127, which fits.
+INLINE vi signed_pairs(vi codes, vi q) {
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(q, codes));
+}
+
+// Of n blocks of one output: four parts of each sum.
+INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const vi q[2]) {
+    vi ones = _mm256_set1_epi16(1);
+    if (kind == Q8_CODES8) {
+        vi centre = _mm256_set1_epi8(-128);
+        vi a = signed_pairs(_mm256_xor_si256(vi_load(codes), centre), q[0]), b = a;
+        if (n > 1) b = signed_pairs(_mm256_xor_si256(vi_load(codes + 32), centre), q[1]);
+        a = _mm256_madd_epi16(a, ones);
+        b = _mm256_madd_epi16(b, ones);
+        return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
+                                _mm256_permute2x128_si256(a, b, 0x31));
+    }
+    vi c = n > 1 ? vi_load(codes) : vi_two(codes, codes), low = vi_and(c, vi_low());
+    vi high = vi_and(vi_shift4(c), vi_low());
+    if (kind == Q8_FLOATS4)
+        c = _mm256_add_epi16(signed_pairs(vi_e2m1(low), q[0]), signed_pairs(vi_e2m1(high), q[1]));
+    else
+        c = _mm256_add_epi16(_mm256_maddubs_epi16(low, q[0]), _mm256_maddubs_epi16(high, q[1]));
+    return _mm256_madd_epi16(c, ones);
+}
+
+// The sums of four outputs' blocks. Parts of 4-bit codes' sums fit 16 bits: 8 * 15 * 127 at most.
+INLINE vi sum_four(enum q8_kind kind, const vi s[4]) {
+    vi a, b, ones = _mm256_set1_epi16(1);
+    if (kind == Q8_CODES8) {
+        a = _mm256_add_epi32(_mm256_unpacklo_epi32(s[0], s[1]), _mm256_unpackhi_epi32(s[0], s[1]));
+        b = _mm256_add_epi32(_mm256_unpacklo_epi32(s[2], s[3]), _mm256_unpackhi_epi32(s[2], s[3]));
+        return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    }
+    a = _mm256_madd_epi16(_mm256_packs_epi32(s[0], s[1]), ones); // 0 0 1 1
+    b = _mm256_madd_epi16(_mm256_packs_epi32(s[2], s[3]), ones);
+    __m256 x = _mm256_castsi256_ps(a), y = _mm256_castsi256_ps(b);
+    return _mm256_add_epi32(_mm256_castps_si256(_mm256_shuffle_ps(x, y, 0x88)),
+                            _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0xdd)));
+}
+
+// 128 bits i of vector j become 128 bits j of vector i.
+INLINE void transpose_blocks(vi a[SPAN]) {
+    vi b = _mm256_permute2x128_si256(a[0], a[1], 0x20);
+    a[1] = _mm256_permute2x128_si256(a[0], a[1], 0x31);
+    a[0] = b;
+}
+
+// The sum in f32; that of codes of 4 bits lacks its start, the others are of signed codes.
+INLINE vf span_sum(enum q8_kind kind, vi s, const struct q8 *x) {
+    if (kind != Q8_CODES4) return _mm256_cvtepi32_ps(s);
+    s = _mm256_add_epi32(s, vi_set(x->start));
+    return vf_sub(_mm256_castsi256_ps(s), vf_set(Q8_FLOAT));
+}
+
+#endif
+
+// y and its part of n blocks
+INLINE vf add_span(enum q8_kind kind, const struct few *f, int64_t block, int n, vf y) {
+    int64_t bytes = kind == Q8_CODES8 ? 32 : 16, at = block * bytes;
+    int64_t next = ahead_of(at, AHEAD, f->blocks * bytes, f->stride);
+    const struct q8 *x = f->x + block;
+    vi q[2], s[SPAN];
+    load_span(kind, x, n, q);
+    for (int i = 0; i < SPAN; i++) {
+        vi four[4];
+        for (int k = 0; k < 4; k++) {
+            const uint8_t *codes = f->p.codes[4 * i + k];
+            four[k] = span_dots(kind, codes + at, n, q);
+            for (int64_t l = 0; l < SPAN * bytes; l += 64)
+                _mm_prefetch((const char *)codes + next + l, HINT);
+        }
+        s[i] = sum_four(kind, four);
+    }
+    transpose_blocks(s);
+    for (int i = 0; i < n; i++) {
+        int64_t g = (((block + i) >> f->shift) - f->p.from) * LANES;
+        vf bias = kind == Q8_FLOATS4 ? vf_zero() : vf_load(f->p.bias + g);
+        y = add_block(y, span_sum(kind, s[i], x + i), vf_load(f->p.scale + g), bias, x + i);
+    }
+    return y;
+}
+
+INLINE vf add_spans(enum q8_kind kind, const struct few *f, int64_t block, int64_t end, vf y) {
+    for (; block + SPAN <= end; block += SPAN) y = add_span(kind, f, block, SPAN, y);
+    switch (end - block) {
+    case 1: return add_span(kind, f, block, 1, y);
+#if defined(__AVX512F__)
+    case 2: return add_span(kind, f, block, 2, y);
+    case 3: return add_span(kind, f, block, 3, y);
+#endif
+    default: return y;
+    }
+}
+
+// --- more ----------------------------------------------------------------------------------------
+
+// y += the parts of the blocks [block, end) for xr rows of x
+INLINE void few_blocks(int xr, enum q8_kind kind, const struct few *f, int64_t block, int64_t end,
+                       vf y[Q8_ROWS]) {
+    int64_t bytes = kind == Q8_CODES8 ? 32 : 16, lines = LANES * bytes / 64;
+    for (; block < end; block++) {
+        int64_t g = ((block >> f->shift) - f->p.from) * LANES;
+        int64_t next = ahead_of(block * bytes, AHEAD, f->blocks * bytes, f->stride);
+        vf scale = vf_load(f->p.scale + g), bias = vf_zero();
+        if (kind != Q8_FLOATS4) bias = vf_load(f->p.bias + g);
+        vi c[8];
+        load_codes(kind, &f->p, block, c);
+        for (int64_t i = 0; i < lines; i++) // of some rows in turn
+            _mm_prefetch((const char *)f->p.codes[(block * lines + i) % LANES] + next, HINT);
+        for (int r = 0; r < xr; r++) {
+            const struct q8 *x = f->x + r * f->blocks + block;
+            y[r] = add_block(y[r], block_sum(kind, c, x), scale, bias, x);
         }
     }
 }
 
-INLINE void q8_few_rows(int xr, enum q8_kind kind, const struct weight *w, const struct q8_panel *p,
-                        const struct q8 *x, vf y[Q8_ROWS]) {
+// --- any number ----------------------------------------------------------------------------------
+
+// Some of the scales that will come are fetched while others are used: one row of four at a time,
+// since a line has four times 16 bytes.
+INLINE void fetch_scales(const struct few *f, const struct tensor *t,
+                         const uint8_t *const row[LANES], int64_t chunk) {
+    int64_t size = (int64_t)dtype_size(t->type);
+    int64_t next = ahead_of(f->p.from * size, 64, t->n[1] * size, t->stride[0] * size);
+    for (int64_t l = chunk % 4; l < LANES; l += 4) _mm_prefetch((const char *)row[l] + next, HINT);
+}
+
+// y += the products of LANES outputs with xr rows of x, by chunks of 16 bytes of scales
+INLINE void few_panel(int xr, enum q8_kind kind, const struct weight *w, struct few *f,
+                      vf y[Q8_ROWS]) {
+    int64_t groups = f->blocks >> f->shift, some = kind == Q8_FLOATS4 ? 16 : 8;
+    f->p.groups = groups < some ? groups : some;
+    for (int64_t block = 0, chunk = 0, end; block < f->blocks; block = end, chunk++) {
+        f->p.from = block >> f->shift;
+        if (f->p.from + some > groups) f->p.from = groups - f->p.groups; // some once more
+        end = (f->p.from + f->p.groups) << f->shift;
+        load_scales(kind, w, &f->p);
+        fetch_scales(f, &w->scales, f->p.scales, chunk);
+        if (kind != Q8_FLOATS4) fetch_scales(f, &w->biases, f->p.biases, chunk);
+        if (xr == 1)
+            y[0] = add_spans(kind, f, block, end, y[0]);
+        else
+            few_blocks(xr, kind, f, block, end, y);
+    }
+}
+
+INLINE void q8_few_rows(int xr, enum q8_kind kind, const struct weight *w, struct few *f,
+                        vf y[Q8_ROWS]) {
     switch (xr) {
-    case 1: q8_few_dots(1, kind, w, p, x, y); break;
-    case 2: q8_few_dots(2, kind, w, p, x, y); break;
-    case 3: q8_few_dots(3, kind, w, p, x, y); break;
-    case 4: q8_few_dots(4, kind, w, p, x, y); break;
+    case 1: few_panel(1, kind, w, f, y); break;
+    case 2: few_panel(2, kind, w, f, y); break;
+    case 3: few_panel(3, kind, w, f, y); break;
+    case 4: few_panel(4, kind, w, f, y); break;
 #if defined(__AVX512F__)
-    case 5: q8_few_dots(5, kind, w, p, x, y); break;
-    case 6: q8_few_dots(6, kind, w, p, x, y); break;
-    case 7: q8_few_dots(7, kind, w, p, x, y); break;
-    case 8: q8_few_dots(8, kind, w, p, x, y); break;
+    case 5: few_panel(5, kind, w, f, y); break;
+    case 6: few_panel(6, kind, w, f, y); break;
+    case 7: few_panel(7, kind, w, f, y); break;
+    case 8: few_panel(8, kind, w, f, y); break;
 #endif
     }
 }
 
+// Each kind has a function of its own: compilers allocate registers worse in a larger one.
+static void few_codes4(int xr, const struct weight *w, struct few *f, vf y[Q8_ROWS]) {
+    q8_few_rows(xr, Q8_CODES4, w, f, y);
+}
+static void few_codes8(int xr, const struct weight *w, struct few *f, vf y[Q8_ROWS]) {
+    q8_few_rows(xr, Q8_CODES8, w, f, y);
+}
+static void few_floats4(int xr, const struct weight *w, struct few *f, vf y[Q8_ROWS]) {
+    q8_few_rows(xr, Q8_FLOATS4, w, f, y);
+}
+
 static void q8_few(const struct matmul *m, const struct tile *t, float *work) {
+    static void (*const of_kind[])(int, const struct weight *, struct few *, vf *) = {
+        [Q8_CODES4] = few_codes4, [Q8_CODES8] = few_codes8, [Q8_FLOATS4] = few_floats4};
     const struct weight *w = m->w;
-    enum q8_kind kind = q8_kind_of(w);
     int xr = (int)(t->r1 - t->r0);
-    const struct q8 *x = m->q + t->r0 * (w->in / 32);
-    struct q8_panel p = {.groups = w->in / w->group, .scale = work};
-    p.bias = p.scale + p.groups * LANES;
+    struct few f = {.blocks = w->in / 32, .stride = w->data.stride[0] * 4};
+    f.shift = w->group == 32 ? 0 : w->group == 64 ? 1 : 2;
+    f.x = m->q + t->r0 * f.blocks;
+    f.p.scale = work;
+    f.p.bias = work + 16 * LANES;
     for (int64_t o = t->o0; o < t->o1; o += LANES) {
         int64_t count = t->o1 - o < LANES ? t->o1 - o : LANES;
-        q8_rows(w, o, count, &p);
-        load_scales(w, o, count, &p);
+        q8_rows(w, o, count, &f.p);
         vf y[Q8_ROWS], start = vf_zero();
         if (w->bias.dims) start = vf_load_n((const float *)w->bias.data + o, count);
         for (int i = 0; i < Q8_ROWS; i++) y[i] = start;
-        switch (kind) {
-        case Q8_CODES4: q8_few_rows(xr, Q8_CODES4, w, &p, x, y); break;
-        case Q8_CODES8: q8_few_rows(xr, Q8_CODES8, w, &p, x, y); break;
-        case Q8_FLOATS4: q8_few_rows(xr, Q8_FLOATS4, w, &p, x, y); break;
-        }
+        of_kind[q8_kind_of(w)](xr, w, &f, y);
         for (int i = 0; i < xr; i++) vf_store_n(m->y + (t->r0 + i) * m->ldy + o, y[i], count);
     }
 }

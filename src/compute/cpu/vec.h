@@ -78,13 +78,15 @@ static inline vf vf_from_e4m3(const uint8_t *p) {
     h = _mm256_or_si256(h, _mm256_and_si256(nan, _mm256_set1_epi16(0x7e00)));
     return vf_mul(_mm512_cvtph_ps(h), vf_set(256));
 }
-// 16 bytes of F8_E8M0 (tensor.h)
-static inline vf vf_from_e8m0(const uint8_t *p) {
-    __m512i b = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+// F8_E8M0 (tensor.h), each in 32 bits
+static inline vf vf_from_e8m0_bits(__m512i b) {
     __m512i all = _mm512_slli_epi32(b, 23), least = _mm512_set1_epi32(0x400000);
     all = _mm512_mask_mov_epi32(all, _mm512_testn_epi32_mask(b, b), least);
     __mmask16 nan = _mm512_cmpeq_epi32_mask(b, _mm512_set1_epi32(255));
     return _mm512_castsi512_ps(_mm512_mask_or_epi32(all, nan, all, least));
+}
+static inline vf vf_from_e8m0(const uint8_t *p) { // 16 bytes
+    return vf_from_e8m0_bits(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 
 static inline float vf_sum(vf a) {
@@ -199,14 +201,16 @@ static inline vf vf_from_e4m3(const uint8_t *p) {
     h = _mm_or_si128(h, _mm_and_si128(nan, _mm_set1_epi16(0x7e00)));
     return vf_mul(_mm256_cvtph_ps(h), vf_set(256));
 }
-// 8 bytes of F8_E8M0 (tensor.h)
-static inline vf vf_from_e8m0(const uint8_t *p) {
-    __m256i b = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+// F8_E8M0 (tensor.h), each in 32 bits
+static inline vf vf_from_e8m0_bits(__m256i b) {
     __m256i all = _mm256_slli_epi32(b, 23), least = _mm256_set1_epi32(0x400000);
     __m256i zero = _mm256_cmpeq_epi32(b, _mm256_setzero_si256());
     __m256i nan = _mm256_cmpeq_epi32(b, _mm256_set1_epi32(255));
     all = _mm256_or_si256(all, _mm256_and_si256(_mm256_or_si256(zero, nan), least));
     return _mm256_castsi256_ps(all);
+}
+static inline vf vf_from_e8m0(const uint8_t *p) { // 8 bytes
+    return vf_from_e8m0_bits(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
 static inline float vf_sum(vf a) {

@@ -218,7 +218,7 @@ int main(int argc, char **argv) {
                                         {2048, 8192}, {14336, 4096}, {4096, 14336}};
     struct device_options opt = {.isa = argc > 1 ? isa_named(argv[1]) : ISA_BEST};
     const char *only = argc > 3 ? argv[3] : "";
-    if (argc > 2) opt.threads = atoi(argv[2]);
+    if (argc > 2) opt.pool.threads = atoi(argv[2]);
     struct error e = {0};
     struct device *d = device_open("cpu", &opt, &e);
     struct context c;

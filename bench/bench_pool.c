@@ -41,7 +41,8 @@ static void time_runs(struct pool *p, int tasks, double each, double between) {
 
 int main(int argc, char **argv) {
     struct error e = {0};
-    struct pool *p = pool_open(argc > 1 ? atoi(argv[1]) : 0, &e);
+    struct pool_options opt = {.threads = argc > 1 ? atoi(argv[1]) : 0};
+    struct pool *p = pool_open(&opt, &e);
     if (!p) {
         fprintf(stderr, "%s\n", e.text);
         return 1;

@@ -36,7 +36,8 @@ static inline void test_options(int argc, char **argv) {
     struct error e = {0};
     if (argc != 3 || strcmp(argv[1], "--device") != 0) return;
     test_device = argv[2];
-    struct device *d = device_open(test_device, &(struct device_options){1, ISA_BEST}, &e);
+    struct device *d =
+        device_open(test_device, &(struct device_options){.pool.threads = 1, .isa = ISA_BEST}, &e);
     if (!d) {
         print_message("skipped: %s\n", e.text);
         exit(TEST_SKIPPED);
@@ -59,7 +60,8 @@ struct machine {
 static inline void machine_open(struct machine *m, enum isa isa, int threads, enum precision p) {
     struct error e = {0};
     *m = (struct machine){.isa = isa, .threads = threads};
-    m->dev = device_open(test_device, &(struct device_options){threads, isa}, &e);
+    m->dev =
+        device_open(test_device, &(struct device_options){.pool.threads = threads, .isa = isa}, &e);
     if (!m->dev) print_message("%s\n", e.text);
     assert_non_null(m->dev);
     assert_true(context_open(&m->c, m->dev, p, on_cpu() ? 8 << 20 : 1 << 28, false, &e));

@@ -1,9 +1,8 @@
-// base/: text, maps, files, JSON and the thread pool.
+// base/: text, maps, files, and JSON.
 #include "check.h"
 
 #include <fcntl.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -13,7 +12,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/map.h"
-#include "base/pool.h"
 #include "compute/cpu/memory.h"
 #include "tensor/tensor.h"
 
@@ -229,27 +227,6 @@ static void test_memory_limit(void **state) {
     assert_true(available <= ROOM);
 }
 
-static void count_task(void *arg, int task, int thread) {
-    (void)thread;
-    atomic_fetch_add((atomic_int *)arg + task, 1);
-}
-
-static void test_pool(void **state) {
-    (void)state;
-    struct error e = {0};
-    for (int threads = 1; threads <= 4; threads++) {
-        struct pool *p = pool_open(threads, &e);
-        assert_non_null(p);
-        atomic_int seen[37] = {0};
-        for (int run = 0; run < 2000; run++) {
-            if (run % 500 == 499) usleep(3000); // let the helpers fall asleep
-            pool_run(p, 37, count_task, seen);
-        }
-        for (int i = 0; i < 37; i++) assert_int_equal(seen[i], 2000);
-        pool_close(p);
-    }
-}
-
 static void test_float_formats(void **state) {
     (void)state;
     for (uint32_t h = 0; h < 65536; h++) { // what a half says comes back as that half
@@ -276,7 +253,6 @@ int main(void) {
         cmocka_unit_test(test_json_values),
         cmocka_unit_test(test_cut_while_mapped),
         cmocka_unit_test(test_memory_limit),
-        cmocka_unit_test(test_pool),
         cmocka_unit_test(test_float_formats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

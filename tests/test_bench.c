@@ -152,7 +152,8 @@ static void test_every_layout(void **state) {
 #undef COMPRESSED
     enum { OUT = 64, IN = 256 };
     struct error e = {0};
-    struct device *d = device_open("cpu", &(struct device_options){1, ISA_BEST}, &e);
+    struct device *d =
+        device_open("cpu", &(struct device_options){.pool.threads = 1, .isa = ISA_BEST}, &e);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct config *c;
         struct weights *w = open_dummy(all[i].config, &c);

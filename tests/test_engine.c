@@ -89,15 +89,15 @@ static void check_same(const char *dir, struct prompt *a, struct prompt *b, int6
 static void test_together_as_alone(void **state) {
     (void)state;
     static const struct engine_options mixed[] = {
-        {.sequences = 4, .batch = 24, .chunk = 7, .threads = 2},
-        {.sequences = 16, .batch = 100, .threads = 3},
-        {.sequences = 3, .batch = 5, .chunk = 1, .threads = 1},
+        {.sequences = 4, .batch = 24, .chunk = 7, .pool.threads = 2},
+        {.sequences = 16, .batch = 100, .pool.threads = 3},
+        {.sequences = 3, .batch = 5, .chunk = 1, .pool.threads = 1},
     };
     for (int m = 0; m < MODELS; m++) {
         char *dir = model_dir(m);
         for (size_t k = 0; k < sizeof mixed / sizeof *mixed; k++) {
             struct prompt alone[PROMPTS], together[PROMPTS];
-            struct engine_options whole = {.threads = 1}, opt = mixed[k];
+            struct engine_options whole = {.pool.threads = 1}, opt = mixed[k];
             whole.precision = opt.precision = k == 1 ? PRECISION_NATIVE : PRECISION_F32;
             run_alone(dir, whole, alone);
             run_together(dir, opt, together);
@@ -231,7 +231,7 @@ static void test_scratch_is_for_the_context(void **state) {
     (void)state;
     char *dir = model_dir(0);
     struct engine *e = fixture_engine(
-        dir, (struct engine_options){.context = (int64_t)1 << 21, .batch = 1, .threads = 2});
+        dir, (struct engine_options){.context = (int64_t)1 << 21, .batch = 1, .pool.threads = 2});
     int32_t id = 5, out[2];
     struct request r = {.prompt = &id, .n = 1, .max_new = 2, .sampling = sampling_greedy()};
     assert_int_equal(fixture_run(e, r, out), 2);

@@ -50,7 +50,7 @@ static struct engine *open_engine(const struct model *m, struct engine_options o
     opt.context = m->context;
     opt.isa = ISA_BEST;
     opt.precision = PRECISION_F32;
-    if (!opt.threads) opt.threads = 1;
+    if (!opt.pool.threads) opt.pool.threads = 1;
     return fixture_engine(m->dir, opt);
 }
 
@@ -313,7 +313,7 @@ static void check_model(const char *dir) {
     all_alone(&m, alone);
     check_together(&m, (struct engine_options){.sequences = 4, .batch = 24, .chunk = 7},
                    "with others", alone, false);
-    check_together(&m, (struct engine_options){.sequences = 5, .batch = 100, .threads = 2},
+    check_together(&m, (struct engine_options){.sequences = 5, .batch = 100, .pool.threads = 2},
                    "with others in large steps", alone, false);
     check_together(&m, (struct engine_options){.sequences = 4, .tokens = 1, .chunk = 40},
                    "short of pages", alone, m.context >= 120);

@@ -31,7 +31,7 @@ static void check_logits(const struct fixture *f, enum isa isa, int64_t chunk) {
                                                        .precision = PRECISION_F32,
                                                        .isa = isa,
                                                        .chunk = chunk,
-                                                       .threads = chunk ? 1 : 2});
+                                                       .pool.threads = chunk ? 1 : 2});
     size_t count = f->n * (size_t)f->vocab;
     double worst = 0, scale = deviation(f->logits, count);
     for (size_t i = 0; i < count; i++) worst = fmax(worst, fabs((double)got[i] - f->logits[i]));
@@ -55,7 +55,7 @@ static double bits_per_weight(const char *dir) {
 // logits themselves.
 static void check_native(const struct fixture *f) {
     float *got = run_logits(
-        f, (struct engine_options){.device = test_device, .isa = ISA_BEST, .threads = 1});
+        f, (struct engine_options){.device = test_device, .isa = ISA_BEST, .pool.threads = 1});
     size_t count = f->n * (size_t)f->vocab;
     double sum = 0, bound = bits_per_weight(f->dir) < 16 ? 0.1 : on_cpu() ? 0.005 : 0.02;
     for (size_t i = 0; i < count; i++) sum += pow((double)got[i] - f->logits[i], 2);
@@ -67,9 +67,10 @@ static void check_native(const struct fixture *f) {
 }
 
 static void check_greedy(const struct fixture *f, enum isa isa) {
-    struct engine *e = fixture_engine(
-        f->dir, (struct engine_options){
-                    .device = test_device, .precision = PRECISION_F32, .isa = isa, .threads = 1});
+    struct engine *e = fixture_engine(f->dir, (struct engine_options){.device = test_device,
+                                                                      .precision = PRECISION_F32,
+                                                                      .isa = isa,
+                                                                      .pool.threads = 1});
     int32_t *got = mem_array(f->greedy_count + 1, sizeof *got);
     size_t n = fixture_run(e,
                            (struct request){.prompt = f->ids,

@@ -752,17 +752,20 @@ static void test_instruction_sets(void **state) {
     (void)state;
     struct error e = {0};
     setenv("MLXCEL_CPU_ISA", "mmx", 1);
-    assert_null(device_open("cpu", &(struct device_options){1, ISA_BEST}, &e));
+    assert_null(
+        device_open("cpu", &(struct device_options){.pool.threads = 1, .isa = ISA_BEST}, &e));
     assert_non_null(strstr(e.text, "MLXCEL_CPU_ISA \"mmx\""));
     assert_non_null(strstr(e.text, "plain"));
     setenv("MLXCEL_CPU_ISA", "plain", 1);
-    struct device *d = device_open("cpu", &(struct device_options){1, ISA_BEST}, &e);
+    struct device *d =
+        device_open("cpu", &(struct device_options){.pool.threads = 1, .isa = ISA_BEST}, &e);
     assert_string_equal(d->name, "cpu (plain, 1 thread)");
     device_close(d);
     unsetenv("MLXCEL_CPU_ISA");
     for (int isa = ISA_PLAIN; isa < ISA_BEST; isa++) {
         struct error refused = {0};
-        d = device_open("cpu", &(struct device_options){2, (enum isa)isa}, &refused);
+        d = device_open("cpu", &(struct device_options){.pool.threads = 2, .isa = (enum isa)isa},
+                        &refused);
         assert_int_equal(d != NULL, isa_supported((enum isa)isa));
         assert_int_equal(refused.set, !isa_supported((enum isa)isa));
         device_close(d);

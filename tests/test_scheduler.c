@@ -335,7 +335,7 @@ static void test_random_requests(void **unused) {
     const char *asked = getenv("MLXCEL_SIMULATE");
     int64_t requests = asked ? atoll(asked) : 1500;
     struct error e = {0};
-    struct device *dev = device_open("cpu", &(struct device_options){.threads = 1}, &e);
+    struct device *dev = device_open("cpu", &(struct device_options){.pool.threads = 1}, &e);
     assert_non_null(dev);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         for (int64_t k = 0; k < 3; k++) {

@@ -386,7 +386,7 @@ static void loading(void **state) {
     struct server_options o = {
         .model = MODEL,
         .name = name,
-        .engine = {.threads = 1, .isa = ISA_BEST, .sequences = 1, .progress = wait_at_gate},
+        .engine = {.pool.threads = 1, .isa = ISA_BEST, .sequences = 1, .progress = wait_at_gate},
         .host = "127.0.0.1",
         .max_body = 1 << 20,
         .max_header = 1 << 15,

@@ -111,7 +111,7 @@ static void test_endless(void **unused) {
     p.context = p.tokens = 50000;
     assert_int_equal(state_bytes(&p), bytes);
     struct error e = {0};
-    struct device *dev = device_open("cpu", &(struct device_options){.threads = 1}, &e);
+    struct device *dev = device_open("cpu", &(struct device_options){.pool.threads = 1}, &e);
     struct state s;
     int64_t known;
     assert_true(state_open(&s, dev, &p, &e));

@@ -660,7 +660,8 @@ static void test_published_layouts(void **state) {
     assert_true(json_object_array_length(all) > 25);
     for (int isa = ISA_PLAIN; isa < ISA_BEST; isa++) {
         if (!isa_supported((enum isa)isa)) continue;
-        struct device *d = device_open("cpu", &(struct device_options){1, (enum isa)isa}, &e);
+        struct device *d = device_open(
+            "cpu", &(struct device_options){.pool.threads = 1, .isa = (enum isa)isa}, &e);
         assert_non_null(d);
         for (size_t i = 0; i < json_object_array_length(all); i++)
             check_layout(d, json_object_array_get_idx(all, i));

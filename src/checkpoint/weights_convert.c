@@ -115,7 +115,7 @@ static void convert_block(void *arg, int task, int thread) {
 void weights_convert(const struct weights *w) {
     if (!w->conversions) return;
     struct error none = {0};
-    struct pool *pool = pool_open(0, &none);
+    struct pool *pool = pool_open(&(struct pool_options){0}, &none);
     for (size_t i = 0; i < w->conversions; i++) {
         struct conversion *v = &w->conversion[i];
         if (v->codes.data != v->to.data.data) // no file's pages

@@ -130,7 +130,7 @@ void cli_engine_options(const struct args *a, struct engine_options *opt, struct
     *p = (struct load_progress){.percent = -1};
     *opt = (struct engine_options){
         .device = device_wish(args_text(a, "device")),
-        .threads = threads > 0 ? (int)threads : 0,
+        .pool.threads = threads > 0 ? (int)threads : 0,
         .isa = ISA_BEST,
         .precision = strcmp(args_text(a, "precision"), "f32") ? PRECISION_NATIVE : PRECISION_F32,
         .progress = isatty(STDERR_FILENO) && !args_flag(a, "quiet") ? show_progress : NULL,

@@ -205,6 +205,7 @@ static struct engine *open_engine(const struct args *a, const struct report *r, 
     opt.sequences = p->sequences;
     opt.batch = 0;
     struct engine *engine = NULL;
+    if (!pool_read_options(a, &opt.pool, e)) return NULL;
     if (opt.load_dummy || check_context(r->path, &opt, e)) engine = engine_open(r->path, &opt, e);
     cli_progress_clear(&progress);
     return engine;
@@ -260,8 +261,8 @@ static const struct arg args[] = {
     {"--json", ARG_FLAG, NULL, NULL, NULL, 0, 0, "as one JSON object"},
 };
 static const struct arg_group options = {"Bench", args, sizeof args / sizeof *args};
-static const struct arg_group *const groups[] = {&model_options, &options, &common_options,
-                                                 &refused_options, NULL};
+static const struct arg_group *const groups[] = {&model_options,  &options,         &pool_arg_group,
+                                                 &common_options, &refused_options, NULL};
 
 const struct command command_bench = {
     .name = "bench",

@@ -133,6 +133,7 @@ static struct engine *open_engine(const struct args *a, const char *path, const 
     opt.context = args_int(a, "ctx-size");
     if (!opt.context) opt.context = (int64_t)(t->ids.n + t->greedy_want);
     opt.chunk = args_int(a, "chunk");
+    if (!pool_read_options(a, &opt.pool, e)) return NULL;
     struct engine *engine = engine_open(path, &opt, e);
     cli_progress_clear(&progress);
     return engine;
@@ -171,7 +172,8 @@ static const struct arg args[] = {
 };
 static const struct arg_group options = {"Logits", args, sizeof args / sizeof *args};
 static const struct arg_group *const groups[] = {
-    &model_options, &options, &engine_options_group, &common_options, &refused_options, NULL};
+    &model_options,   &options, &engine_options_group, &pool_arg_group, &common_options,
+    &refused_options, NULL};
 
 const struct command command_logits = {
     .name = "logits",

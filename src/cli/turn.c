@@ -27,7 +27,7 @@ bool turn_open(const struct args *a, const char *path, struct text_model *m, dou
     struct engine_options opt;
     cli_engine_options(a, &opt, &progress);
     opt.context = args_int(a, "ctx-size");
-    bool ok = text_open(m, path, &opt, e);
+    bool ok = pool_read_options(a, &opt.pool, e) && text_open(m, path, &opt, e);
     cli_progress_clear(&progress);
     *seconds = clock_now() - began;
     if (ok)

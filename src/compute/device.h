@@ -2,18 +2,17 @@
 #ifndef COMPUTE_DEVICE_H
 #define COMPUTE_DEVICE_H
 
-#include "base/error.h"
+#include "base/pool.h"
 #include "tensor/tensor.h"
 
 struct ops;
-struct pool;
 struct cuda;
 
 enum isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_BEST };
 
 struct device_options {
-    int threads;  // CPU: 0 means one a physical core
-    enum isa isa; // CPU: the kernels to use; ISA_BEST picks what the machine has
+    struct pool_options pool; // CPU
+    enum isa isa;             // CPU: the kernels to use; ISA_BEST picks what the machine has
 };
 
 struct device {

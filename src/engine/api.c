@@ -34,7 +34,7 @@ struct mlxcel *mlxcel_open(const char *path, const struct mlxcel_options *opt,
     if (!opt) opt = &defaults;
     struct engine_options o = {
         .device = opt->device,
-        .threads = opt->threads,
+        .pool.threads = opt->threads,
         .isa = ISA_BEST,
         .precision = opt->f32 ? PRECISION_F32 : PRECISION_NATIVE,
         .context = opt->context,

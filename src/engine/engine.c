@@ -198,6 +198,7 @@ static bool preflight(struct engine *e, const char *path, struct error *err) {
 bool engine_fit(struct engine *e, int64_t wanted, struct error *err) {
     if (e->ctx.scratch && wanted <= e->max_wanted) return true;
     size_t bytes;
+    if (e->dev->pool) pool_use(e->dev->pool, true); // each thread has scratch of its own
     if (!measure_scratch(e, wanted, e->info.context, &bytes, err)) return false;
     struct context bigger;
     if (!context_open(&bigger, e->dev, e->opt.precision, bytes, false, err)) return false;
@@ -261,7 +262,7 @@ static bool load(struct engine *e, struct error *err) {
 struct engine *engine_open(const char *path, const struct engine_options *opt, struct error *err) {
     struct engine *e = mem_alloc(sizeof *e);
     e->opt = *opt;
-    struct device_options dev = {.threads = opt->threads, .isa = opt->isa};
+    struct device_options dev = {.pool = opt->pool, .isa = opt->isa};
     if (!e->opt.device) e->opt.device = "auto";
     e->dev = device_open(e->opt.device, &dev, err);
     if (e->dev && check_options(&e->opt, e->dev, err) && open_model(e, path, err)) {

@@ -24,7 +24,7 @@ struct engine;
 
 struct engine_options {
     const char *device;       // "auto", "cpu"; NULL: auto
-    int threads;              // 0: one a physical core
+    struct pool_options pool; // of the CPU
     enum isa isa;             // ISA_BEST unless a test says otherwise
     enum precision precision; // PRECISION_F32 also keeps the cache in F32
     int64_t context;          // tokens a sequence may hold; 0: the model's own, less if memory asks

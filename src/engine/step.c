@@ -154,6 +154,7 @@ static bool forward(struct engine *e, bool greedy, struct error *err) {
     struct step_input in = upload(e);
     struct context *c = &e->ctx;
     int64_t n = in.rows.n, wanted = in.wanted.n[0];
+    if (e->dev->pool) pool_use(e->dev->pool, n > 1);
     if (greedy && n <= STEADY_MOST && in.rows.runs == n && wanted == n)
         compute_steady(e, &in);
     else

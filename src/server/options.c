@@ -108,6 +108,10 @@ static const struct arg refused_args[] = {
     REFUSED("-cb --cont-batching -nocb --no-cont-batching",
             "requests always run together; --parallel says how many"),
     REFUSED("-ub --ubatch-size", "there is one size of step: --batch-size"),
+    REFUSED("--prio --prio-batch", "priorities are the system's to give: see nice and chrt"),
+    REFUSED("-Cb --cpu-mask-batch -Crb --cpu-range-batch --cpu-strict-batch --poll-batch",
+            "threads run on the same CPUs for every step: --cpu-mask, --cpu-range"),
+    REFUSED("--numa", "memory is the system's to place: see numactl"),
     REFUSED("--mlock --no-mmap", "weights are always mapped files; there is nothing to choose"),
     REFUSED("--chat-template --chat-template-file", "the checkpoint's own template is used"),
     REFUSED("--no-jinja", "templates are always Jinja"),
@@ -123,8 +127,9 @@ static const struct arg refused_args[] = {
 };
 static const struct arg_group refused_group = {NULL, refused_args, COUNT(refused_args)};
 
-static const struct arg_group *const groups[] = {
-    &model_group, &engine_group, &chat_group, &http_group, &common_group, &refused_group, NULL};
+static const struct arg_group *const groups[] = {&model_group,   &engine_group, &pool_arg_group,
+                                                 &chat_group,    &http_group,   &common_group,
+                                                 &refused_group, NULL};
 
 static const struct variable variables[] = {
     {"MLXCEL_LOG", "The least level of messages shown: error, warn, info (the default), debug."},
@@ -189,8 +194,8 @@ static void add_keys(struct server_options *o, struct sv list) {
     }
 }
 
-static void read_engine(struct engine_options *opt, const struct args *a) {
-    int64_t threads = args_int(a, "threads"), context = args_int(a, "ctx-size");
+static bool read_engine(struct engine_options *opt, const struct args *a, struct error *e) {
+    int64_t context = args_int(a, "ctx-size");
     int64_t sequences = args_int(a, "parallel");
     if (context) {
         context /= sequences;
@@ -198,7 +203,6 @@ static void read_engine(struct engine_options *opt, const struct args *a) {
     }
     *opt = (struct engine_options){
         .device = device_wish(args_text(a, "device")),
-        .threads = threads > 0 ? (int)threads : 0,
         .isa = ISA_BEST,
         .precision = strcmp(args_text(a, "precision"), "f32") ? PRECISION_NATIVE : PRECISION_F32,
         .context = context,
@@ -207,6 +211,7 @@ static void read_engine(struct engine_options *opt, const struct args *a) {
         .tokens = args_int(a, "cache-tokens"),
         .snapshots = args_int(a, "cache-snapshots"),
     };
+    return pool_read_options(a, &opt->pool, e);
 }
 
 static bool read_chat(struct server_options *o, const struct args *a, struct error *e) {
@@ -230,8 +235,7 @@ bool server_options_read(struct server_options *o, const struct args *a, struct 
         .receive_timeout = (unsigned)args_int(a, "receive-timeout"),
         .drain_timeout = (unsigned)args_int(a, "drain-timeout"),
     };
-    if (!o->model) return false;
-    read_engine(&o->engine, a);
+    if (!o->model || !read_engine(&o->engine, a, e)) return false;
     if (o->engine.batch < o->engine.sequences)
         return fail(e, "--batch-size %lld is less than --parallel %lld: each answer needs a place",
                     (long long)o->engine.batch, (long long)o->engine.sequences);

@@ -567,7 +567,7 @@ static bool choose_isa(enum isa asked, enum isa *out, struct error *e) {
 struct device *cpu_open(const struct device_options *opt, struct error *e) {
     enum isa isa = ISA_PLAIN;
     if (!choose_isa(opt->isa, &isa, e)) return NULL;
-    struct pool *pool = pool_open(opt->threads, e);
+    struct pool *pool = pool_open(&opt->pool, e);
     if (!pool) return NULL;
     struct device *d = mem_alloc(sizeof *d);
     d->ops = &cpu_ops;

@@ -43,9 +43,12 @@ struct tile {
     int64_t r0, r1, o0, o1;
 };
 
-// Floats that a thread needs to work in, for a weight with `in` columns: a panel of the weight.
-enum { MATMUL_OUTPUTS = 32, MATMUL_CHUNK = 1024 };
-static inline int64_t matmul_work(int64_t in) { return MATMUL_OUTPUTS * MATMUL_CHUNK + in; }
+// Floats that a thread needs to work in, for a weight with `in` columns: a panel of the weight,
+// whose rows are padded, or all would lie in the same few sets of a cache.
+enum { MATMUL_OUTPUTS = 128, MATMUL_CHUNK = 1024, MATMUL_PAD = 16 };
+static inline int64_t matmul_work(int64_t in) {
+    return MATMUL_OUTPUTS * (MATMUL_CHUNK + MATMUL_PAD) + in;
+}
 
 // One step of attention: `queries` heads that share a kv head, against `count` tokens of one page,
 // of which query m sees [from[m], to[m]). The state of the running softmax is the weighted sum

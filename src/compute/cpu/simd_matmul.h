@@ -8,15 +8,22 @@
 
 #include "compute/cpu/simd_rows.h"
 
-// Outputs and rows that are computed together: what the registers hold. Weights in 16 bits are
-// converted as they are loaded for up to DIRECT_ROWS rows, for more once into a panel.
-enum { TILE_W = 4, TILE_X = LANES == 16 ? 6 : 3, DIRECT_ROWS = 3 };
+// Outputs and rows that are computed together: what the registers hold.
+enum { TILE_W = 4, TILE_X = LANES == 16 ? 6 : 3 };
+
+// Dense weights of few rows are read as published, four rows side by side, each fetched so many
+// bytes ahead: one after the other has too few reads in flight. For more rows than DIRECT_ROWS, and
+// of other weights, a panel of MATMUL_OUTPUTS outputs is converted once, in the second cache; it is
+// that wide since all of x, in the third, goes by for each.
+enum { DIRECT_ROWS = 2 * TILE_X, FETCH_AHEAD = 512 };
 
 // One chunk of a product: k columns of some outputs' weights, `ld` bytes apart, and of x.
 struct chunk {
     const char *w;
     enum dtype type;
     int64_t ld;
+    int64_t fetch_turn; // where weights are fetched ahead: bytes from which on what comes next is
+    int64_t fetch_next; // so far away, and not FETCH_AHEAD
     const float *x;
     int64_t ldx, k;
     float *y;
@@ -25,7 +32,9 @@ struct chunk {
 };
 
 // wr outputs from o on, xr rows from r on.
-INLINE void dots(int wr, int xr, enum dtype type, const struct chunk *c, int64_t o, int64_t r) {
+INLINE void dots(int wr, int xr, enum dtype type, bool fetch, const struct chunk *c, int64_t o,
+                 int64_t r) {
+    int64_t size = type == DT_F32 ? 4 : 2;
     const char *w = c->w + o * c->ld;
     const float *x = c->x + r * c->ldx;
     vf acc[TILE_W][6];
@@ -35,6 +44,8 @@ INLINE void dots(int wr, int xr, enum dtype type, const struct chunk *c, int64_t
     for (; i + LANES <= c->k; i += LANES) {
         vf left[TILE_W];
         for (int a = 0; a < wr; a++) left[a] = vf_load_as(w + a * c->ld, type, i);
+        int64_t ahead = i * size + (i * size < c->fetch_turn ? FETCH_AHEAD : c->fetch_next);
+        for (int a = 0; a < wr && fetch; a++) __builtin_prefetch(w + a * c->ld + ahead);
         for (int b = 0; b < xr; b++) {
             vf right = vf_load(x + b * c->ldx + i);
             for (int a = 0; a < wr; a++) acc[a][b] = vf_fma(left[a], right, acc[a][b]);
@@ -53,35 +64,42 @@ INLINE void dots(int wr, int xr, enum dtype type, const struct chunk *c, int64_t
     }
 }
 
-INLINE void few_rows(int wr, enum dtype type, const struct chunk *c, int64_t o, int64_t r, int xr) {
-    if (xr == 1) dots(wr, 1, type, c, o, r);
-    if (xr == 2) dots(wr, 2, type, c, o, r);
-    if (xr == 3) dots(wr, 3, type, c, o, r);
+INLINE void any_rows(int wr, enum dtype type, bool fetch, const struct chunk *c, int64_t o,
+                     int64_t r, int xr) {
+    if (xr == 1) dots(wr, 1, type, fetch, c, o, r);
+    if (xr == 2) dots(wr, 2, type, fetch, c, o, r);
+    if (xr == 3) dots(wr, 3, type, fetch, c, o, r);
+    if (TILE_X == 3) return;
+    if (xr == 4) dots(wr, 4, type, fetch, c, o, r);
+    if (xr == 5) dots(wr, 5, type, fetch, c, o, r);
+    if (xr == 6) dots(wr, 6, type, fetch, c, o, r);
 }
 
-INLINE void some_rows(int wr, const struct chunk *c, int64_t o, int64_t r, int xr) {
-    if (c->type == DT_F16) few_rows(wr, DT_F16, c, o, r, xr);
-    if (c->type == DT_BF16) few_rows(wr, DT_BF16, c, o, r, xr);
-    if (c->type != DT_F32) return;
-    few_rows(wr, DT_F32, c, o, r, xr);
-    if (xr == 4) dots(wr, 4, DT_F32, c, o, r);
-    if (xr == 5) dots(wr, 5, DT_F32, c, o, r);
-    if (xr == 6) dots(wr, 6, DT_F32, c, o, r);
-}
-
-static void chunk_rows(const struct chunk *c, int64_t outputs, int64_t rows) {
-    for (int64_t r = 0; r < rows; r += TILE_X) {
-        int xr = rows - r < TILE_X ? (int)(rows - r) : TILE_X;
-        int64_t o = 0;
-        for (; o + TILE_W <= outputs; o += TILE_W) some_rows(TILE_W, c, o, r, xr);
-        for (; o < outputs; o++) some_rows(1, c, o, r, xr);
+// The rows of a tile, in parts of about as many.
+INLINE void all_rows(int wr, enum dtype type, bool fetch, const struct chunk *c, int64_t o,
+                     int64_t rows) {
+    int64_t parts = (rows + TILE_X - 1) / TILE_X;
+    for (int64_t i = 0, r = 0, end; i < parts; i++, r = end) {
+        end = rows * (i + 1) / parts;
+        any_rows(wr, type, fetch && i == 0, c, o, r, (int)(end - r));
     }
 }
 
-// The columns [from, from + k) of the outputs [o0, o0 + outputs), [outputs, k], of a dense weight
+static void chunk_rows(const struct chunk *c, int64_t outputs, int64_t rows) {
+    int64_t parts = (rows + TILE_X - 1) / TILE_X;
+    for (int64_t i = 0, r = 0, end; i < parts; i++, r = end) {
+        end = rows * (i + 1) / parts;
+        int64_t o = 0;
+        for (; o + TILE_W <= outputs; o += TILE_W)
+            any_rows(TILE_W, DT_F32, false, c, o, r, (int)(end - r));
+        for (; o < outputs; o++) any_rows(1, DT_F32, false, c, o, r, (int)(end - r));
+    }
+}
+
+// The columns [from, from + k) of the outputs [o0, o0 + outputs), [outputs, ld], of a dense weight
 // that is published as [in, out].
 static void turn_panel(struct tensor t, int64_t o0, int64_t outputs, int64_t from, int64_t k,
-                       float *panel) {
+                       int64_t ld, float *panel) {
     for (int64_t o = 0; o < outputs; o += LANES) {
         for (int64_t i = 0; i < k; i += LANES) {
             int64_t rows = outputs - o < LANES ? outputs - o : LANES, left = k - i;
@@ -93,7 +111,7 @@ static void turn_panel(struct tensor t, int64_t o0, int64_t outputs, int64_t fro
             }
             vf_transpose(r);
             for (int64_t l = 0; l < rows; l++) {
-                float *to = panel + (o + l) * k + i;
+                float *to = panel + (o + l) * ld + i;
                 if (left < LANES)
                     vf_store_n(to, r[l], left);
                 else
@@ -103,38 +121,69 @@ static void turn_panel(struct tensor t, int64_t o0, int64_t outputs, int64_t fro
     }
 }
 
+static struct chunk chunk_at(const struct matmul *m, const struct tile *t, int64_t from,
+                             const float *start) {
+    int64_t k = m->w->in - from < MATMUL_CHUNK ? m->w->in - from : MATMUL_CHUNK;
+    return (struct chunk){.x = m->x + t->r0 * m->ldx + from,
+                          .ldx = m->ldx,
+                          .k = k,
+                          .y = m->y + t->r0 * m->ldy + t->o0,
+                          .ldy = m->ldy,
+                          .start = from == 0 ? start : NULL};
+}
+
+INLINE void direct_outputs(int wr, enum dtype type, const struct matmul *m, const struct tile *t,
+                           const float *start) {
+    int64_t size = type == DT_F32 ? 4 : 2, ld = m->w->data.stride[0] * size;
+    int64_t bytes = m->w->in * size;
+    for (int64_t from = 0; from < m->w->in; from += MATMUL_CHUNK) {
+        struct chunk c = chunk_at(m, t, from, start);
+        c.ld = ld;
+        c.w = (const char *)m->w->data.data + t->o0 * ld + from * size;
+        c.fetch_turn = bytes - FETCH_AHEAD - from * size;
+        c.fetch_next = FETCH_AHEAD - bytes + wr * ld;
+        all_rows(wr, type, true, &c, 0, t->r1 - t->r0);
+    }
+}
+
+// Through all columns of few outputs at a time: as the weights lie in memory.
+INLINE void matmul_direct(enum dtype type, const struct matmul *m, const struct tile *t) {
+    static const float zeros[TILE_W] = {0};
+    const float *bias = m->w->bias.dims ? m->w->bias.data : NULL;
+    struct tile part = *t;
+    for (; part.o0 + TILE_W <= t->o1; part.o0 += TILE_W)
+        direct_outputs(TILE_W, type, m, &part, bias ? bias + part.o0 : zeros);
+    for (; part.o0 < t->o1; part.o0++)
+        direct_outputs(1, type, m, &part, bias ? bias + part.o0 : zeros);
+}
+
 static void matmul_panel(const struct matmul *m, const struct tile *t, float *work) {
     static const float zeros[MATMUL_OUTPUTS] = {0};
     const struct weight *w = m->w;
-    int64_t outputs = t->o1 - t->o0, rows = t->r1 - t->r0;
-    bool direct = w->layout == WEIGHT_DENSE && w->data.stride[1] == 1 &&
-                  (w->data.type == DT_F32 || rows <= DIRECT_ROWS);
+    int64_t outputs = t->o1 - t->o0;
+    const float *start = w->bias.dims ? (const float *)w->bias.data + t->o0 : zeros;
     for (int64_t from = 0; from < w->in; from += MATMUL_CHUNK) {
-        struct chunk c = {.ldx = m->ldx, .ldy = m->ldy};
-        c.k = w->in - from < MATMUL_CHUNK ? w->in - from : MATMUL_CHUNK;
-        c.x = m->x + t->r0 * m->ldx + from;
-        c.y = m->y + t->r0 * m->ldy + t->o0;
-        if (from == 0) c.start = w->bias.dims ? (const float *)w->bias.data + t->o0 : zeros;
-        if (direct) {
-            int64_t size = w->data.type == DT_F32 ? 4 : 2;
-            c.type = w->data.type;
-            c.ld = w->data.stride[0] * size;
-            c.w = (const char *)w->data.data + t->o0 * c.ld + from * size;
-        } else {
-            if (w->layout == WEIGHT_DENSE && w->data.stride[0] == 1 && w->data.stride[1] != 1)
-                turn_panel(w->data, t->o0, outputs, from, c.k, work);
-            else
-                for (int64_t o = 0; o < outputs; o++)
-                    dequantize(w, t->o0 + o, from, c.k, work + o * c.k);
-            c.type = DT_F32;
-            c.ld = c.k * (int64_t)sizeof(float);
-            c.w = (const char *)work;
-        }
-        chunk_rows(&c, outputs, rows);
+        struct chunk c = chunk_at(m, t, from, start);
+        int64_t ld = c.k + MATMUL_PAD;
+        if (w->layout == WEIGHT_DENSE && w->data.stride[0] == 1 && w->data.stride[1] != 1)
+            turn_panel(w->data, t->o0, outputs, from, c.k, ld, work);
+        else
+            for (int64_t o = 0; o < outputs; o++)
+                dequantize(w, t->o0 + o, from, c.k, work + o * ld);
+        c.ld = ld * (int64_t)sizeof(float);
+        c.w = (const char *)work;
+        chunk_rows(&c, outputs, t->r1 - t->r0);
     }
 }
 
 static void matmul_f32(const struct matmul *m, const struct tile *t, float *work) {
+    struct tensor data = m->w->data;
+    if (m->w->layout == WEIGHT_DENSE && data.stride[1] == 1 && t->r1 - t->r0 <= DIRECT_ROWS) {
+        if (data.type == DT_F32) matmul_direct(DT_F32, m, t);
+        if (data.type == DT_F16) matmul_direct(DT_F16, m, t);
+        if (data.type == DT_BF16) matmul_direct(DT_BF16, m, t);
+        return;
+    }
     struct tile part = *t;
     for (; part.o0 < t->o1; part.o0 = part.o1) {
         part.o1 = part.o0 + MATMUL_OUTPUTS < t->o1 ? part.o0 + MATMUL_OUTPUTS : t->o1;

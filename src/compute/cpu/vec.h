@@ -96,6 +96,16 @@ static inline float vf_sum(vf a) {
     t = _mm_add_ps(t, _mm_movehl_ps(t, t));
     return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
 }
+// vf_sum of each of four, added in the same order
+static inline void vf_sum4(const vf a[4], float out[4]) {
+    vf b0 = vf_add(_mm512_shuffle_f32x4(a[0], a[1], 0x44), _mm512_shuffle_f32x4(a[0], a[1], 0xee));
+    vf b1 = vf_add(_mm512_shuffle_f32x4(a[2], a[3], 0x44), _mm512_shuffle_f32x4(a[2], a[3], 0xee));
+    vf c = vf_add(_mm512_shuffle_f32x4(b0, b1, 0x88), _mm512_shuffle_f32x4(b0, b1, 0xdd));
+    c = vf_add(c, _mm512_permute_ps(c, 0x0e));
+    c = vf_add(c, _mm512_permute_ps(c, 0x01));
+    __m512i first = _mm512_castsi128_si512(_mm_setr_epi32(0, 4, 8, 12));
+    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, c)));
+}
 static inline float vf_top(vf a) { return _mm512_reduce_max_ps(a); }
 
 // In place: row i, lane j becomes row j, lane i.
@@ -217,6 +227,17 @@ static inline float vf_sum(vf a) {
     __m128 t = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     t = _mm_add_ps(t, _mm_movehl_ps(t, t));
     return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
+}
+// vf_sum of each of four, added in the same order
+static inline void vf_sum4(const vf a[4], float out[4]) {
+    vf b0 =
+        vf_add(_mm256_permute2f128_ps(a[0], a[2], 0x20), _mm256_permute2f128_ps(a[0], a[2], 0x31));
+    vf b1 =
+        vf_add(_mm256_permute2f128_ps(a[1], a[3], 0x20), _mm256_permute2f128_ps(a[1], a[3], 0x31));
+    b0 = vf_add(_mm256_shuffle_ps(b0, b1, 0x44), _mm256_shuffle_ps(b0, b1, 0xee));
+    b0 = vf_add(_mm256_shuffle_ps(b0, b0, 0x88), _mm256_shuffle_ps(b0, b0, 0xdd));
+    __m128 high = _mm256_extractf128_ps(b0, 1);
+    _mm_storeu_ps(out, _mm_shuffle_ps(_mm256_castps256_ps128(b0), high, 0x44));
 }
 static inline float vf_top(vf a) {
     __m128 t = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

@@ -4,7 +4,8 @@
 
 #include "machine.h"
 
-enum place { TIGHT, APART, DOWN, CUT }; // side by side, every other one, as columns, some of more
+// side by side, every other one, as columns, as every other column, some of more
+enum place { TIGHT, APART, DOWN, DOWN_APART, CUT };
 
 struct layout {
     enum weight_layout kind;
@@ -156,27 +157,30 @@ static inline struct matrix make_matrix(struct machine *m, const struct layout *
         a.w = weight_rows(&a.w, 131, out, 1);
         return a;
     }
-    bool down = l->place == DOWN;
-    struct matrix a = tight_matrix(m, l, down ? in : 2 * out, down ? out : in);
-    int64_t step = down ? 1 : 2 * in, each = down ? out : 1, at = down ? 0 : in;
+    bool down = l->place != APART, apart = l->place != DOWN;
+    int64_t all = apart ? 2 * out : out;
+    struct matrix a = tight_matrix(m, l, down ? in : all, down ? all : in);
+    int64_t step = down ? all / out : 2 * in, each = down ? all : 1, at = down ? apart : in;
     a.value = take(a.value, out, in, step, each, at);
     a.spread = take(a.spread, out, in, step, each, at);
     a.size = take(a.size, out, in, step, each, at);
-    a.w = down ? weight_transposed(&a.w) : weight_rows(&a.w, 1, out, 2);
+    if (down) a.w = weight_transposed(&a.w);
+    if (apart) a.w = weight_rows(&a.w, 1, out, 2);
     return a;
 }
 
 static const struct layout layouts[] = {
-    {WEIGHT_DENSE, DT_F32, 0, 0, TIGHT},      {WEIGHT_DENSE, DT_F16, 0, 0, TIGHT},
-    {WEIGHT_DENSE, DT_BF16, 0, 0, TIGHT},     {WEIGHT_AFFINE, DT_F16, 4, 32, TIGHT},
-    {WEIGHT_AFFINE, DT_BF16, 4, 64, TIGHT},   {WEIGHT_AFFINE, DT_F32, 4, 128, TIGHT},
-    {WEIGHT_AFFINE, DT_F16, 8, 32, TIGHT},    {WEIGHT_AFFINE, DT_BF16, 8, 64, TIGHT},
-    {WEIGHT_AFFINE, DT_F32, 8, 128, TIGHT},   {WEIGHT_MXFP4, DT_F8_E8M0, 4, 32, TIGHT},
-    {WEIGHT_MXFP4, DT_F8_E8M0, 4, 32, APART}, {WEIGHT_AFFINE, DT_BF16, 4, 64, APART},
-    {WEIGHT_DENSE, DT_BF16, 0, 0, APART},     {WEIGHT_DENSE, DT_F16, 0, 0, DOWN},
-    {WEIGHT_F8, DT_F32, 0, 128, TIGHT},       {WEIGHT_F8, DT_BF16, 0, 128, CUT},
-    {WEIGHT_AFFINE, DT_F16, 2, 32, TIGHT},    {WEIGHT_AFFINE, DT_BF16, 3, 64, TIGHT},
-    {WEIGHT_AFFINE, DT_F16, 5, 32, TIGHT},    {WEIGHT_AFFINE, DT_BF16, 6, 128, TIGHT},
+    {WEIGHT_DENSE, DT_F32, 0, 0, TIGHT},       {WEIGHT_DENSE, DT_F16, 0, 0, TIGHT},
+    {WEIGHT_DENSE, DT_BF16, 0, 0, TIGHT},      {WEIGHT_AFFINE, DT_F16, 4, 32, TIGHT},
+    {WEIGHT_AFFINE, DT_BF16, 4, 64, TIGHT},    {WEIGHT_AFFINE, DT_F32, 4, 128, TIGHT},
+    {WEIGHT_AFFINE, DT_F16, 8, 32, TIGHT},     {WEIGHT_AFFINE, DT_BF16, 8, 64, TIGHT},
+    {WEIGHT_AFFINE, DT_F32, 8, 128, TIGHT},    {WEIGHT_MXFP4, DT_F8_E8M0, 4, 32, TIGHT},
+    {WEIGHT_MXFP4, DT_F8_E8M0, 4, 32, APART},  {WEIGHT_AFFINE, DT_BF16, 4, 64, APART},
+    {WEIGHT_DENSE, DT_BF16, 0, 0, APART},      {WEIGHT_DENSE, DT_F16, 0, 0, DOWN},
+    {WEIGHT_F8, DT_F32, 0, 128, TIGHT},        {WEIGHT_F8, DT_BF16, 0, 128, CUT},
+    {WEIGHT_AFFINE, DT_F16, 2, 32, TIGHT},     {WEIGHT_AFFINE, DT_BF16, 3, 64, TIGHT},
+    {WEIGHT_AFFINE, DT_F16, 5, 32, TIGHT},     {WEIGHT_AFFINE, DT_BF16, 6, 128, TIGHT},
+    {WEIGHT_DENSE, DT_BF16, 0, 0, DOWN_APART},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 

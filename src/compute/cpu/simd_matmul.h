@@ -96,27 +96,37 @@ static void chunk_rows(const struct chunk *c, int64_t outputs, int64_t rows) {
     }
 }
 
+// n <= LANES elements of a float tensor from element `at` on, each `step` (1 or 2) from the last.
+INLINE vf load_steps(struct tensor t, int64_t at, int64_t step, int64_t n) {
+    if (step == 1 && n == LANES) return vf_load_as(t.data, t.type, at);
+    if (step == 1) return vf_load_as_n(t.data, t.type, at, n);
+    if (n == LANES)
+        return vf_every_other(vf_load_as(t.data, t.type, at),
+                              vf_load_as(t.data, t.type, at + LANES - 1));
+    float all[LANES] = {0};
+    for (int64_t i = 0; i < n; i++) all[i] = load_float(t.data, t.type, at + i * step);
+    return vf_load(all);
+}
+
 // The columns [from, from + k) of the outputs [o0, o0 + outputs), [outputs, ld], of a dense weight
-// that is published as [in, out].
+// that is published as [in, out], maybe with another one's outputs between its own. Some rows of
+// `in` at a time, while the next ones are fetched.
 static void turn_panel(struct tensor t, int64_t o0, int64_t outputs, int64_t from, int64_t k,
                        int64_t ld, float *panel) {
-    for (int64_t o = 0; o < outputs; o += LANES) {
-        for (int64_t i = 0; i < k; i += LANES) {
-            int64_t rows = outputs - o < LANES ? outputs - o : LANES, left = k - i;
+    int64_t step = t.stride[0], size = t.type == DT_F32 ? 4 : 2;
+    for (int64_t i = 0; i < k; i += LANES) {
+        int64_t left = k - i;
+        for (int64_t o = 0; o < outputs; o += LANES) {
+            int64_t rows = outputs - o < LANES ? outputs - o : LANES;
             vf r[LANES];
             for (int64_t l = 0; l < LANES; l++) {
-                int64_t at = (from + i + (l < left ? l : left - 1)) * t.stride[1] + o0 + o;
-                r[l] = rows < LANES ? vf_load_as_n(t.data, t.type, at, rows)
-                                    : vf_load_as(t.data, t.type, at);
+                int64_t row = from + i + (l < left ? l : left - 1);
+                int64_t at = row * t.stride[1] + (o0 + o) * step;
+                r[l] = load_steps(t, at, step, rows);
+                __builtin_prefetch((const char *)t.data + (at + LANES * t.stride[1]) * size);
             }
             vf_transpose(r);
-            for (int64_t l = 0; l < rows; l++) {
-                float *to = panel + (o + l) * ld + i;
-                if (left < LANES)
-                    vf_store_n(to, r[l], left);
-                else
-                    vf_store(to, r[l]);
-            }
+            for (int64_t l = 0; l < rows; l++) vf_store_some(panel + (o + l) * ld + i, r[l], left);
         }
     }
 }
@@ -165,7 +175,7 @@ static void matmul_panel(const struct matmul *m, const struct tile *t, float *wo
     for (int64_t from = 0; from < w->in; from += MATMUL_CHUNK) {
         struct chunk c = chunk_at(m, t, from, start);
         int64_t ld = c.k + MATMUL_PAD;
-        if (w->layout == WEIGHT_DENSE && w->data.stride[0] == 1 && w->data.stride[1] != 1)
+        if (w->layout == WEIGHT_DENSE && w->data.stride[0] <= 2 && w->data.stride[1] != 1)
             turn_panel(w->data, t->o0, outputs, from, c.k, ld, work);
         else
             for (int64_t o = 0; o < outputs; o++)

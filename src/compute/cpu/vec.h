@@ -96,6 +96,11 @@ static inline float vf_sum(vf a) {
     t = _mm_add_ps(t, _mm_movehl_ps(t, t));
     return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
 }
+// Every other one of 2 LANES - 1 elements, of which b holds the last LANES.
+static inline vf vf_every_other(vf a, vf b) {
+    __m512i pick = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_permutex2var_ps(a, pick, b);
+}
 // vf_sum of each of four, added in the same order
 static inline void vf_sum4(const vf a[4], float out[4]) {
     vf b0 = vf_add(_mm512_shuffle_f32x4(a[0], a[1], 0x44), _mm512_shuffle_f32x4(a[0], a[1], 0xee));
@@ -227,6 +232,11 @@ static inline float vf_sum(vf a) {
     __m128 t = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     t = _mm_add_ps(t, _mm_movehl_ps(t, t));
     return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
+}
+// Every other one of 2 LANES - 1 elements, of which b holds the last LANES.
+static inline vf vf_every_other(vf a, vf b) {
+    __m256d pairs = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xd8));
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(pairs, 0xd8));
 }
 // vf_sum of each of four, added in the same order
 static inline void vf_sum4(const vf a[4], float out[4]) {

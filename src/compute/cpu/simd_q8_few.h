@@ -5,12 +5,7 @@
 
 #include "compute/cpu/simd_q8.h"
 
-#ifndef AHEAD
-#define AHEAD 512
-#endif
-#ifndef HINT
-#define HINT _MM_HINT_T0
-#endif
+enum { CODES_AHEAD = 512, SCALES_AHEAD = 64 }; // bytes
 
 // Bytes from a row's beginning to what is to be fetched when byte `at` is read: `ahead` further on,
 // or past the row's end in the row that its lane reads next.
@@ -185,7 +180,7 @@ INLINE vf span_sum(enum q8_kind kind, vi s, const struct q8 *x) {
 // y and its part of n blocks
 INLINE vf add_span(enum q8_kind kind, const struct few *f, int64_t block, int n, vf y) {
     int64_t bytes = kind == Q8_CODES8 ? 32 : 16, at = block * bytes;
-    int64_t next = ahead_of(at, AHEAD, f->blocks * bytes, f->stride);
+    int64_t next = ahead_of(at, CODES_AHEAD, f->blocks * bytes, f->stride);
     const struct q8 *x = f->x + block;
     vi q[2], s[SPAN];
     load_span(kind, x, n, q);
@@ -195,7 +190,7 @@ INLINE vf add_span(enum q8_kind kind, const struct few *f, int64_t block, int n,
             const uint8_t *codes = f->p.codes[4 * i + k];
             four[k] = span_dots(kind, codes + at, n, q);
             for (int64_t l = 0; l < SPAN * bytes; l += 64)
-                _mm_prefetch((const char *)codes + next + l, HINT);
+                _mm_prefetch((const char *)codes + next + l, _MM_HINT_T0);
         }
         s[i] = sum_four(kind, four);
     }
@@ -228,13 +223,13 @@ INLINE void few_blocks(int xr, enum q8_kind kind, const struct few *f, int64_t b
     int64_t bytes = kind == Q8_CODES8 ? 32 : 16, lines = LANES * bytes / 64;
     for (; block < end; block++) {
         int64_t g = ((block >> f->shift) - f->p.from) * LANES;
-        int64_t next = ahead_of(block * bytes, AHEAD, f->blocks * bytes, f->stride);
+        int64_t next = ahead_of(block * bytes, CODES_AHEAD, f->blocks * bytes, f->stride);
         vf scale = vf_load(f->p.scale + g), bias = vf_zero();
         if (kind != Q8_FLOATS4) bias = vf_load(f->p.bias + g);
         vi c[8];
         load_codes(kind, &f->p, block, c);
         for (int64_t i = 0; i < lines; i++) // of some rows in turn
-            _mm_prefetch((const char *)f->p.codes[(block * lines + i) % LANES] + next, HINT);
+            _mm_prefetch((const char *)f->p.codes[(block * lines + i) % LANES] + next, _MM_HINT_T0);
         for (int r = 0; r < xr; r++) {
             const struct q8 *x = f->x + r * f->blocks + block;
             y[r] = add_block(y[r], block_sum(kind, c, x), scale, bias, x);
@@ -249,8 +244,9 @@ INLINE void few_blocks(int xr, enum q8_kind kind, const struct few *f, int64_t b
 INLINE void fetch_scales(const struct few *f, const struct tensor *t,
                          const uint8_t *const row[LANES], int64_t chunk) {
     int64_t size = (int64_t)dtype_size(t->type);
-    int64_t next = ahead_of(f->p.from * size, 64, t->n[1] * size, t->stride[0] * size);
-    for (int64_t l = chunk % 4; l < LANES; l += 4) _mm_prefetch((const char *)row[l] + next, HINT);
+    int64_t next = ahead_of(f->p.from * size, SCALES_AHEAD, t->n[1] * size, t->stride[0] * size);
+    for (int64_t l = chunk % 4; l < LANES; l += 4)
+        _mm_prefetch((const char *)row[l] + next, _MM_HINT_T0);
 }
 
 // y += the products of LANES outputs with xr rows of x, by chunks of 16 bytes of scales

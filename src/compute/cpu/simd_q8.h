@@ -152,13 +152,20 @@ struct q8_panel {
     int64_t from, groups; // in scale and bias
 };
 
-static void q8_rows(const struct weight *w, int64_t o, int64_t count, struct q8_panel *p) {
+// The outputs o, o + step, ... below end.
+static void q8_rows(const struct weight *w, int64_t o, int64_t step, int64_t end,
+                    struct q8_panel *p) {
     const struct tensor *t[] = {&w->data, &w->scales, &w->biases};
     const uint8_t **row[] = {p->codes, p->scales, p->biases};
     for (int i = 0; i < (w->layout == WEIGHT_MXFP4 ? 2 : 3); i++) {
-        int64_t stride = t[i]->stride[0] * (int64_t)dtype_size(t[i]->type);
-        for (int64_t l = 0; l < LANES; l++)
-            row[i][l] = (const uint8_t *)t[i]->data + (o + (l < count ? l : count - 1)) * stride;
+        int64_t stride = t[i]->stride[0] * (int64_t)dtype_size(t[i]->type), at = o;
+        const uint8_t *next = (const uint8_t *)t[i]->data + o * stride;
+        for (int64_t l = 0; l < LANES; l++) {
+            row[i][l] = next;
+            if (at + step >= end) continue;
+            at += step;
+            next += step * stride;
+        }
     }
 }
 

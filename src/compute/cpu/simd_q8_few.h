@@ -5,19 +5,23 @@
 
 #include "compute/cpu/simd_q8.h"
 
+// Each lane goes through rows that follow each other, and fetches what is some way ahead in its
+// own: LANES streams, in pages of their own, which prefetchers keep apart. One stream has too few
+// reads in flight, and many in one page confuse them.
 enum { CODES_AHEAD = 512, SCALES_AHEAD = 64 }; // bytes
 
 // Bytes from a row's beginning to what is to be fetched when byte `at` is read: `ahead` further on,
-// or past the row's end in the row that its lane reads next.
-INLINE int64_t ahead_of(int64_t at, int64_t ahead, int64_t row_bytes, int64_t stride) {
+// or past the row's end in the row that is `next` bytes from this one.
+INLINE int64_t ahead_of(int64_t at, int64_t ahead, int64_t row_bytes, int64_t next) {
     at += ahead;
-    return at < row_bytes ? at : at - row_bytes + LANES * stride;
+    return at < row_bytes ? at : at - row_bytes + next;
 }
 
 struct few {
     struct q8_panel p;
     const struct q8 *x; // [rows, blocks]
     int64_t blocks;     // of 32 columns
+    int64_t next;       // rows to the one that a lane reads next: 1, or 0 after the last
     int64_t stride;     // bytes from a row of codes to the next
     int shift;          // a group is 1 << shift blocks
 };
@@ -180,7 +184,7 @@ INLINE vf span_sum(enum q8_kind kind, vi s, const struct q8 *x) {
 // y and its part of n blocks
 INLINE vf add_span(enum q8_kind kind, const struct few *f, int64_t block, int n, vf y) {
     int64_t bytes = kind == Q8_CODES8 ? 32 : 16, at = block * bytes;
-    int64_t next = ahead_of(at, CODES_AHEAD, f->blocks * bytes, f->stride);
+    int64_t next = ahead_of(at, CODES_AHEAD, f->blocks * bytes, f->next * f->stride);
     const struct q8 *x = f->x + block;
     vi q[2], s[SPAN];
     load_span(kind, x, n, q);
@@ -223,7 +227,7 @@ INLINE void few_blocks(int xr, enum q8_kind kind, const struct few *f, int64_t b
     int64_t bytes = kind == Q8_CODES8 ? 32 : 16, lines = LANES * bytes / 64;
     for (; block < end; block++) {
         int64_t g = ((block >> f->shift) - f->p.from) * LANES;
-        int64_t next = ahead_of(block * bytes, CODES_AHEAD, f->blocks * bytes, f->stride);
+        int64_t next = ahead_of(block * bytes, CODES_AHEAD, f->blocks * bytes, f->next * f->stride);
         vf scale = vf_load(f->p.scale + g), bias = vf_zero();
         if (kind != Q8_FLOATS4) bias = vf_load(f->p.bias + g);
         vi c[8];
@@ -244,7 +248,8 @@ INLINE void few_blocks(int xr, enum q8_kind kind, const struct few *f, int64_t b
 INLINE void fetch_scales(const struct few *f, const struct tensor *t,
                          const uint8_t *const row[LANES], int64_t chunk) {
     int64_t size = (int64_t)dtype_size(t->type);
-    int64_t next = ahead_of(f->p.from * size, SCALES_AHEAD, t->n[1] * size, t->stride[0] * size);
+    int64_t next =
+        ahead_of(f->p.from * size, SCALES_AHEAD, t->n[1] * size, f->next * t->stride[0] * size);
     for (int64_t l = chunk % 4; l < LANES; l += 4)
         _mm_prefetch((const char *)row[l] + next, _MM_HINT_T0);
 }
@@ -305,14 +310,22 @@ static void q8_few(const struct matmul *m, const struct tile *t, float *work) {
     f.x = m->q + t->r0 * f.blocks;
     f.p.scale = work;
     f.p.bias = work + 16 * LANES;
-    for (int64_t o = t->o0; o < t->o1; o += LANES) {
-        int64_t count = t->o1 - o < LANES ? t->o1 - o : LANES;
-        q8_rows(w, o, count, &f.p);
-        vf y[Q8_ROWS], start = vf_zero();
-        if (w->bias.dims) start = vf_load_n((const float *)w->bias.data + o, count);
-        for (int i = 0; i < Q8_ROWS; i++) y[i] = start;
+    int64_t count = (t->o1 - t->o0 + LANES - 1) / LANES; // of a lane
+    for (int64_t o = t->o0; o < t->o0 + count; o++) {
+        f.next = o + 1 < t->o0 + count;
+        q8_rows(w, o, count, t->o1, &f.p);
+        vf y[Q8_ROWS];
+        float lane[LANES] = {0};
+        for (int64_t l = 0; l < LANES && w->bias.dims && o + l * count < t->o1; l++)
+            lane[l] = ((const float *)w->bias.data)[o + l * count];
+        for (int i = 0; i < Q8_ROWS; i++) y[i] = vf_load(lane);
         of_kind[q8_kind_of(w)](xr, w, &f, y);
-        for (int i = 0; i < xr; i++) vf_store_n(m->y + (t->r0 + i) * m->ldy + o, y[i], count);
+        for (int i = 0; i < xr; i++) {
+            vf_store(lane, y[i]);
+            float *to = m->y + (t->r0 + i) * m->ldy;
+            for (int64_t l = 0; l < LANES && o + l * count < t->o1; l++)
+                to[o + l * count] = lane[l];
+        }
     }
 }
 

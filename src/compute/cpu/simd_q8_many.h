@@ -231,7 +231,7 @@ static void q8_pack(const struct weight *w, int64_t o, int64_t count, int64_t fr
         p.groups = groups;
         p.bias = p.scale + groups * LANES;
         some = some < LANES ? some : LANES;
-        q8_rows(w, at, some, &p);
+        q8_rows(w, at, 1, at + some, &p);
         load_scales(kind, w, &p);
         if (kind == Q8_FLOATS4) memset(p.bias, 0, (size_t)(groups * LANES) * sizeof *p.bias);
         t->scale[v] = p.scale;

@@ -216,6 +216,32 @@ static void test_rows_do_not_depend_on_the_batch(void **state) {
     each_machine(PRECISION_NATIVE, check_batches);
 }
 
+// Rows of every number of groups, up to those that take the kernels several steps, with odd numbers
+// of outputs; and each number of rows that has a kernel of its own.
+static void check_lengths(struct machine *m) {
+    if (m->threads > 1 || !on_cpu()) return;
+    enum { ROWS = 20, FEW = 17, GROUPS = 20 };
+    for (int l = 0; l < LAYOUTS; l++)
+        for (int64_t groups = 1; groups <= GROUPS && layouts[l].group; groups++) {
+            int64_t in = groups * layouts[l].group, out = 1 + groups * 11 % 45;
+            struct matrix a = make_matrix(m, &layouts[l], out, in);
+            float *x = noise_array(ROWS * in);
+            struct tensor t = put_f32(m, x, 2, (int64_t[]){ROWS, in});
+            float *all = get(m, linear(&m->c, t, &a.w));
+            struct deviation d = {0};
+            check_linear(m, &a, NULL, x, ROWS, false, all, &d);
+            for (int64_t n = 1; n <= FEW; n++) expect_rows(m, t, &a.w, 0, n, all);
+            free(all), free(x);
+            matrix_free(&a);
+            machine_clear(m);
+        }
+}
+
+static void test_every_length(void **state) {
+    (void)state;
+    each_machine(PRECISION_NATIVE, check_lengths);
+}
+
 // Fused and joint products are the plain ones, bit for bit.
 static void check_fused(struct machine *m) {
     static const int pairs[][2] = {{3, 6}, {6, 6}, {3, 3}, {0, 3}, {2, 16}, {1, 1}, {9, 6}};
@@ -780,6 +806,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_published_weights),
         cmocka_unit_test(test_rows_do_not_depend_on_the_batch),
+        cmocka_unit_test(test_every_length),
         cmocka_unit_test(test_fused_products),
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_not_finite),

@@ -96,10 +96,21 @@ static struct weight random_weight(const struct layout *l, int64_t out, int64_t 
     }
     int64_t words = in * l->bits / 32;
     w.data = tensor_2d(DT_U32, out, words, map((size_t)(out * words) * 4));
-    for (int64_t i = 0; i < out * words; i++) ((uint32_t *)w.data.data)[i] = random_bits();
-    if (l->kind == WEIGHT_MXFP4) {
-        w.scales = tensor_2d(l->type, out, in / 32, map((size_t)(out * in / 32)));
-        memset(w.scales.data, 120, (size_t)(out * in / 32));
+    bool f8 = l->kind == WEIGHT_F8;
+    for (int64_t i = 0; i < out * words; i++) // no byte is a NaN of e4m3
+        ((uint32_t *)w.data.data)[i] = f8 ? random_bits() & 0xbfbfbfbf : random_bits();
+    if (f8) w.data = tensor_2d(DT_F8_E4M3, out, in, w.data.data);
+    if (!w.group) w.group = (int)in;
+    w.block_rows = 1;
+    w.factor = 1;
+    if (dtype_size(l->type) == 1) {
+        int64_t groups = in / w.group;
+        w.scales = tensor_2d(l->type, out, groups, map((size_t)(out * groups)));
+        memset(w.scales.data, l->type == DT_F8_E8M0 ? 120 : 4, (size_t)(out * groups));
+        return w;
+    }
+    if (f8) {
+        w.scales = random_floats(l->type, out, 1);
         return w;
     }
     w.scales = random_floats(l->type, out, in / l->group);
@@ -213,7 +224,14 @@ int main(int argc, char **argv) {
                                             {"4-bit by 32", WEIGHT_AFFINE, DT_F16, 4, 32},
                                             {"4-bit by 64", WEIGHT_AFFINE, DT_BF16, 4, 64},
                                             {"8-bit by 64", WEIGHT_AFFINE, DT_BF16, 8, 64},
-                                            {"mxfp4", WEIGHT_MXFP4, DT_F8_E8M0, 4, 32}};
+                                            {"2-bit by 64", WEIGHT_AFFINE, DT_BF16, 2, 64},
+                                            {"3-bit by 64", WEIGHT_AFFINE, DT_BF16, 3, 64},
+                                            {"5-bit by 64", WEIGHT_AFFINE, DT_BF16, 5, 64},
+                                            {"6-bit by 64", WEIGHT_AFFINE, DT_BF16, 6, 64},
+                                            {"mxfp4", WEIGHT_MXFP4, DT_F8_E8M0, 4, 32},
+                                            {"nvfp4", WEIGHT_NVFP4, DT_F8_E4M3, 4, 16},
+                                            {"mxfp8", WEIGHT_F8, DT_F8_E8M0, 8, 32},
+                                            {"fp8 rows", WEIGHT_F8, DT_F32, 8, 0}};
     static const int64_t shapes[][2] = {{576, 576},   {1536, 576},   {2048, 2048}, {8192, 2048},
                                         {2048, 8192}, {14336, 4096}, {4096, 14336}};
     struct device_options opt = {.isa = argc > 1 ? isa_named(argv[1]) : ISA_BEST};

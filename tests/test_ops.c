@@ -189,7 +189,7 @@ static void check_batches(struct machine *m) {
     enum { ROWS = 40, OUT = 51 };
     struct machine others[3];
     for (int i = 0; i < 3; i++) machine_open(&others[i], m->isa, i + 2, m->c.precision);
-    for (int l = 0; l < 16; l++) {
+    for (int l = 0; l < LAYOUTS; l++) {
         int64_t in = whole_groups(&layouts[l], 1000);
         struct matrix a = make_matrix(m, &layouts[l], OUT, in);
         float *x = noise_array(ROWS * in);
@@ -318,7 +318,7 @@ static void test_heads(void **state) {
 
 // What is not finite stays in its row, and stays not finite.
 static void check_not_finite(struct machine *m) {
-    for (int l = 0; l < 16; l++) {
+    for (int l = 0; l < LAYOUTS; l++) {
         int64_t in = whole_groups(&layouts[l], 70);
         struct matrix a = make_matrix(m, &layouts[l], 20, in);
         float *x = noise_array(6 * in);

@@ -8,17 +8,31 @@
 
 #include "compute/recurrent.h"
 
-// Codes that products with activations in 8 bits take: affine ones of 4 and 8 bits, and e2m1.
-enum q8_kind { Q8_CODES4, Q8_CODES8, Q8_FLOATS4 };
+// Codes that products with activations in 8 bits take: affine ones, and e2m1.
+enum q8_kind {
+    Q8_CODES2,
+    Q8_CODES3,
+    Q8_CODES4,
+    Q8_CODES5,
+    Q8_CODES6,
+    Q8_CODES8,
+    Q8_FLOATS4,
+};
 enum { Q8_KINDS = Q8_FLOATS4 + 1 };
 
+static inline int q8_bits(enum q8_kind kind) {
+    return kind == Q8_CODES8 ? 8 : kind == Q8_FLOATS4 ? 4 : 2 + (int)kind;
+}
+
+// For other weights than those that are rounded for, any.
 static inline enum q8_kind q8_kind_of(const struct weight *w) {
     if (w->layout == WEIGHT_MXFP4) return Q8_FLOATS4;
-    return w->bits == 4 ? Q8_CODES4 : Q8_CODES8;
+    return w->bits >= 2 && w->bits <= 6 ? (enum q8_kind)(w->bits - 2) : Q8_CODES8;
 }
 
 // 32 activations in 8 bits: x = scale * q, |q| <= 127. For 4-bit codes the even elements come
-// first, then the odd ones, as masking and shifting a byte with two codes yields them.
+// first, then the odd ones, as masking and shifting a byte with two codes yields them; for 2-bit
+// codes those of each half come likewise, every fourth first.
 struct q8 {
     int8_t q[32];
     float scale; // of at most 22 bits, so that Q8_FLOAT times it is exact

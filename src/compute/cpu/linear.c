@@ -77,8 +77,8 @@ static struct tensor ordered(struct context *c, struct tensor x, const struct we
 }
 
 bool cpu_rounds(const struct context *c, const struct weight *w) {
-    bool known =
-        w->layout == WEIGHT_MXFP4 || (w->layout == WEIGHT_AFFINE && (w->bits == 4 || w->bits == 8));
+    bool known = w->layout == WEIGHT_MXFP4 || (w->layout == WEIGHT_AFFINE && w->bits > 1);
+    known = known && w->in * w->bits >= 128; // kernels read 16 bytes at a time
     return known && c->precision == PRECISION_NATIVE && c->dev->kernels->quantize;
 }
 

@@ -1,5 +1,5 @@
-// Products of affine weights of 4 and 8 bits, and of MXFP4, with activations rounded to 8 bits, for
-// the vector files (vec.h):
+// Products of affine weights and of MXFP4 with activations rounded to 8 bits, for the vector files
+// (vec.h):
 //
 //   y = sum over blocks of 32: scale_w (scale_x (sum (code - centre) q)) + bias_w' sum x
 //
@@ -13,54 +13,11 @@
 #ifndef COMPUTE_CPU_SIMD_Q8_H
 #define COMPUTE_CPU_SIMD_Q8_H
 
-#include "compute/cpu/simd_rows.h"
+#include "compute/cpu/simd_codes.h"
 
 #if defined(__AVX512F__)
 
 enum { Q8_ROWS = 8 }; // rows of x in a tile
-typedef __m512i vi;
-
-static inline vi vi_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
-static inline void vi_store(uint8_t *p, vi a) { _mm512_storeu_si512(p, a); }
-static inline vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
-static inline vi vi_set(int32_t a) { return _mm512_set1_epi32(a); }
-static inline vi vi_low(void) { return _mm512_set1_epi8(15); }
-static inline vi vi_shift4(vi a) { return _mm512_srli_epi16(a, 4); }
-// 32-bit lanes
-static inline vi vi_shift_up16(vi a) { return _mm512_slli_epi32(a, 16); }
-static inline vi vi_shift_down(vi a, int by) { return _mm512_srli_epi32(a, (unsigned)by); }
-static inline vf vf_of_bits(vi a) { return _mm512_castsi512_ps(a); }
-static inline vf vf_of_f16(vi a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); } // the low 16
-// Twice the value of each e2m1 code, and 12 more: the dot product takes no negative codes.
-static inline vi vi_e2m1(vi a) {
-    __m128i twice = _mm_loadu_si128((const __m128i *)e2m1_twice);
-    __m128i moved = _mm_add_epi8(twice, _mm_set1_epi8(12));
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(moved), a);
-}
-
-// 16 bytes of each of the rows i, i + 4, ...
-static inline vi vi_gather(const uint8_t *const row[LANES], int64_t at, int i) {
-    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(row[i] + at)));
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(row[i + 4] + at)), 1);
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(row[i + 8] + at)), 2);
-    return _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(row[i + 12] + at)), 3);
-}
-
-// In each 16 bytes: lane i of vector j becomes lane j of vector i.
-static inline void vi_transpose4(vi a[4]) {
-    vi b0 = _mm512_unpacklo_epi32(a[0], a[1]), b1 = _mm512_unpackhi_epi32(a[0], a[1]);
-    vi b2 = _mm512_unpacklo_epi32(a[2], a[3]), b3 = _mm512_unpackhi_epi32(a[2], a[3]);
-    a[0] = _mm512_unpacklo_epi64(b0, b2);
-    a[1] = _mm512_unpackhi_epi64(b0, b2);
-    a[2] = _mm512_unpacklo_epi64(b1, b3);
-    a[3] = _mm512_unpackhi_epi64(b1, b3);
-}
-
-static inline vi vi_quad(const int8_t *q) { // four bytes in each lane
-    int32_t four;
-    memcpy(&four, q, sizeof four);
-    return _mm512_set1_epi32(four);
-}
 
 // Each lane's sum of code times q over a block of 32, in f32.
 INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
@@ -73,55 +30,13 @@ INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
 #else
 
 enum { Q8_ROWS = 4 };
-typedef __m256i vi;
 
-static inline vi vi_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
-static inline void vi_store(uint8_t *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
-static inline vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
-static inline vi vi_set(int32_t a) { return _mm256_set1_epi32(a); }
-static inline vi vi_low(void) { return _mm256_set1_epi8(15); }
-static inline vi vi_shift4(vi a) { return _mm256_srli_epi16(a, 4); }
-// 32-bit lanes
-static inline vi vi_shift_up16(vi a) { return _mm256_slli_epi32(a, 16); }
-static inline vi vi_shift_down(vi a, int by) { return _mm256_srli_epi32(a, by); }
-static inline vf vf_of_bits(vi a) { return _mm256_castsi256_ps(a); }
-static inline vf vf_of_f16(vi a) { // the low 16
-    vi half = _mm256_and_si256(a, _mm256_set1_epi32(0xffff));
-    half = _mm256_permute4x64_epi64(_mm256_packus_epi32(half, half), 0x88);
-    return _mm256_cvtph_ps(_mm256_castsi256_si128(half));
-}
-// Twice the value of each e2m1 code.
-static inline vi vi_e2m1(vi a) {
-    __m128i twice = _mm_loadu_si128((const __m128i *)e2m1_twice);
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(twice), a);
-}
-
-// 16 bytes of each of the rows i and i + 4
-static inline vi vi_gather(const uint8_t *const row[LANES], int64_t at, int i) {
-    __m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(row[i] + at)));
-    return _mm256_inserti128_si256(v, _mm_loadu_si128((const __m128i *)(row[i + 4] + at)), 1);
-}
-
-// In each 16 bytes: lane i of vector j becomes lane j of vector i.
-static inline void vi_transpose4(vi a[4]) {
-    vi b0 = _mm256_unpacklo_epi32(a[0], a[1]), b1 = _mm256_unpackhi_epi32(a[0], a[1]);
-    vi b2 = _mm256_unpacklo_epi32(a[2], a[3]), b3 = _mm256_unpackhi_epi32(a[2], a[3]);
-    a[0] = _mm256_unpacklo_epi64(b0, b2);
-    a[1] = _mm256_unpackhi_epi64(b0, b2);
-    a[2] = _mm256_unpacklo_epi64(b1, b3);
-    a[3] = _mm256_unpackhi_epi64(b1, b3);
-}
-
-static inline vi vi_quad(const int8_t *q) { // four bytes in each lane
-    int32_t four;
-    memcpy(&four, q, sizeof four);
-    return _mm256_set1_epi32(four);
-}
-
-// Each lane's sum of code times q over a block of 32, in f32. Eight products of a pair, each at
-// most 2 * 15 * 128, fit 16 bits; codes of 8 bits are taken in halves, signed ones by their size.
+// Each lane's sum of code times q over a block of 32, in f32. Pairs of products are added up in 16
+// bits: eight of codes of 4 bits, each at most 2 * 15 * 128, four of 5 bits, two of 6; codes of 8
+// bits are taken in halves, signed ones by their size.
 INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
-    vi low = vi_low(), sum = _mm256_setzero_si256(), high = _mm256_setzero_si256();
+    vi low = vi_low(), sum = _mm256_setzero_si256(), high = sum, all = sum;
+    int most = kind == Q8_CODES5 ? 4 : kind == Q8_CODES6 ? 2 : 8;
     for (int i = 0; i < 8; i++) {
         vi four = vi_quad(x->q + 4 * i);
         vi codes = kind == Q8_CODES8 ? vi_and(c[i], low) : c[i];
@@ -130,11 +45,14 @@ INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
             four = _mm256_sign_epi8(four, c[i]);
         }
         sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, four));
+        if (i % most == most - 1) {
+            all = _mm256_add_epi32(all, _mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
+            sum = _mm256_setzero_si256();
+        }
         if (kind != Q8_CODES8) continue;
         codes = vi_and(vi_shift4(c[i]), low);
         high = _mm256_add_epi16(high, _mm256_maddubs_epi16(codes, four));
     }
-    vi all = _mm256_madd_epi16(sum, _mm256_set1_epi16(1));
     if (kind == Q8_FLOATS4) return _mm256_cvtepi32_ps(all);
     if (kind == Q8_CODES8)
         all = _mm256_add_epi32(all, _mm256_madd_epi16(high, _mm256_set1_epi16(16)));
@@ -150,6 +68,7 @@ struct q8_panel {
     const uint8_t *codes[LANES], *scales[LANES], *biases[LANES];
     float *scale, *bias;  // [groups, LANES]: the biases are those for signed codes
     int64_t from, groups; // in scale and bias
+    int64_t words;        // of an output's codes
 };
 
 // The outputs o, o + step, ... below end.
@@ -157,6 +76,7 @@ static void q8_rows(const struct weight *w, int64_t o, int64_t step, int64_t end
                     struct q8_panel *p) {
     const struct tensor *t[] = {&w->data, &w->scales, &w->biases};
     const uint8_t **row[] = {p->codes, p->scales, p->biases};
+    p->words = w->data.n[1];
     for (int i = 0; i < (w->layout == WEIGHT_MXFP4 ? 2 : 3); i++) {
         int64_t stride = t[i]->stride[0] * (int64_t)dtype_size(t[i]->type), at = o;
         const uint8_t *next = (const uint8_t *)t[i]->data + o * stride;
@@ -171,6 +91,10 @@ static void q8_rows(const struct weight *w, int64_t o, int64_t step, int64_t end
 
 // The codes of block `block` of the rows, 4 of each output in each vector.
 INLINE void load_codes(enum q8_kind kind, const struct q8_panel *p, int64_t block, vi c[8]) {
+    if (q8_narrow(kind)) {
+        load_narrow(q8_bits(kind), p->codes, block, p->words, c);
+        return;
+    }
     if (kind != Q8_CODES8) {
         for (int i = 0; i < 4; i++) c[i] = vi_gather(p->codes, block * 16, i);
         vi_transpose4(c);
@@ -191,7 +115,7 @@ INLINE void load_codes(enum q8_kind kind, const struct q8_panel *p, int64_t bloc
 INLINE vf group_of(enum dtype type, vi v, int i) {
     if (type == DT_F32) return vf_of_bits(v);
     if (type == DT_F16) return vf_of_f16(i ? vi_shift_down(v, 16) : v);
-    if (type == DT_BF16) return vf_of_bits(i ? vi_and(v, vi_set(-65536)) : vi_shift_up16(v));
+    if (type == DT_BF16) return vf_of_bits(i ? vi_and(v, vi_set(-65536)) : vi_shift_up(v, 16));
     return vf_from_e8m0_bits(vi_and(vi_shift_down(v, 8 * i), vi_set(255)));
 }
 
@@ -243,7 +167,7 @@ INLINE void load_scales(enum q8_kind kind, const struct weight *w, const struct 
     }
     load_groups(w->scales.type, scale, p->scales, p->from, p->groups);
     load_groups(w->biases.type, bias, p->biases, p->from, p->groups);
-    vf centre = vf_set(kind == Q8_CODES4 ? 8 : 128);
+    vf centre = vf_set((float)(1 << (q8_bits(kind) - 1)));
     for (int64_t g = 0; g < p->groups * LANES; g += LANES)
         vf_store(bias + g, vf_fma(vf_load(scale + g), centre, vf_load(bias + g)));
 }
@@ -292,13 +216,17 @@ INLINE void quantize_block(struct q8 *q, const float *x, enum q8_kind kind) {
     __m256i all =
         _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
     all = _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    if (kind != Q8_CODES8) {
+    if (kind == Q8_CODES2) {
+        __m128i pick = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        all = _mm256_shuffle_epi8(all, _mm256_broadcastsi128_si256(pick));
+    }
+    if (q8_bits(kind) == 4) {
         __m128i pick = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
         all = _mm256_shuffle_epi8(all, _mm256_broadcastsi128_si256(pick));
         all = _mm256_permute4x64_epi64(all, 0xd8);
     }
     _mm256_storeu_si256((__m256i *)q->q, all);
-    int32_t centre = kind == Q8_CODES4 ? 8 : kind == Q8_CODES8 ? 128 : 12;
+    int32_t centre = kind == Q8_FLOATS4 ? 12 : 1 << (q8_bits(kind) - 1);
     q->start = Q8_BITS - centre * sum_of_bytes(all);
 }
 

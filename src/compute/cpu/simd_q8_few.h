@@ -24,6 +24,7 @@ struct few {
     int64_t next;       // rows to the one that a lane reads next: 1, or 0 after the last
     int64_t stride;     // bytes from a row of codes to the next
     int shift;          // a group is 1 << shift blocks
+    struct spread spread;
 };
 
 // --- one row of x --------------------------------------------------------------------------------
@@ -35,9 +36,6 @@ enum { SPAN = LANES / 4 };
 
 #if defined(__AVX512F__)
 
-INLINE vi vi_load_some(const uint8_t *p, int64_t n) {
-    return n < 64 ? _mm512_maskz_loadu_epi8(((__mmask64)1 << n) - 1, p) : vi_load(p);
-}
 INLINE vi vi_four(const int8_t *a, const int8_t *b, const int8_t *c, const int8_t *d) {
     __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)a));
     v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)b), 1);
@@ -55,11 +53,22 @@ INLINE void load_span(enum q8_kind kind, const struct q8 *x, int n, vi q[2]) {
         q[0] = vi_four(a, b, c, d);
         q[1] = vi_four(a + 16, b + 16, c + 16, d + 16);
     }
+    if (kind == Q8_CODES2) { // as load_halves has them
+        vi even = _mm512_unpacklo_epi32(q[0], q[1]), odd = _mm512_unpackhi_epi32(q[0], q[1]);
+        q[0] = even;
+        q[1] = odd;
+    }
 }
 
 // Of n blocks of one output: four parts of each sum.
-INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const vi q[2]) {
+INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const struct spread *s,
+                    const vi q[2]) {
     vi zero = _mm512_setzero_si512();
+    if (q8_narrow(kind)) {
+        vi half[2];
+        load_halves(q8_bits(kind), codes, n, s, half);
+        return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(zero, half[0], q[0]), half[1], q[1]);
+    }
     if (kind == Q8_CODES8) {
         vi a = _mm512_dpbusd_epi32(zero, vi_load_some(codes, n < 2 ? 32 : 64), q[0]);
         vi b = _mm512_dpbusd_epi32(zero,
@@ -78,10 +87,11 @@ INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const vi q[2
     return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(zero, low, q[0]), high, q[1]);
 }
 
-// The sums of four outputs' blocks. Parts of 4-bit codes' sums fit 16 bits: 8 * 24 * 127 at most.
+// The sums of four outputs' blocks. Parts of sums of codes of up to 5 bits fit 16 bits: 8 * 31 *
+// 127 at most.
 INLINE vi sum_four(enum q8_kind kind, const vi s[4]) {
     vi a, b, ones = _mm512_set1_epi16(1);
-    if (kind == Q8_CODES8) {
+    if (q8_bits(kind) > 5) {
         a = _mm512_add_epi32(_mm512_unpacklo_epi32(s[0], s[1]), _mm512_unpackhi_epi32(s[0], s[1]));
         b = _mm512_add_epi32(_mm512_unpacklo_epi32(s[2], s[3]), _mm512_unpackhi_epi32(s[2], s[3]));
         // 0 1 0 1
@@ -113,15 +123,15 @@ INLINE vf span_sum(enum q8_kind kind, vi s, const struct q8 *x) {
 
 #else
 
-INLINE vi vi_two(const void *a, const void *b) {
-    __m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)a));
-    return _mm256_inserti128_si256(v, _mm_loadu_si128((const __m128i *)b), 1);
-}
-
 INLINE void load_span(enum q8_kind kind, const struct q8 *x, int n, vi q[2]) {
     const int8_t *a = x->q, *b = x[n > 1 ? 1 : 0].q;
     q[0] = kind == Q8_CODES8 ? vi_two(a, a + 16) : vi_two(a, b);
     q[1] = kind == Q8_CODES8 ? vi_two(b, b + 16) : vi_two(a + 16, b + 16);
+    if (kind == Q8_CODES2) { // as load_halves has them
+        vi even = _mm256_unpacklo_epi32(q[0], q[1]), odd = _mm256_unpackhi_epi32(q[0], q[1]);
+        q[0] = even;
+        q[1] = odd;
+    }
 }
 
 // Signed codes times q, in pairs: at most 2 * 128 * 127, which fits.
@@ -130,8 +140,16 @@ INLINE vi signed_pairs(vi codes, vi q) {
 }
 
 // Of n blocks of one output: four parts of each sum.
-INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const vi q[2]) {
+INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const struct spread *s,
+                    const vi q[2]) {
     vi ones = _mm256_set1_epi16(1);
+    if (q8_narrow(kind)) { // four products at most 63 * 128 each fit
+        vi half[2];
+        load_halves(q8_bits(kind), codes, n, s, half);
+        vi pairs = _mm256_add_epi16(_mm256_maddubs_epi16(half[0], q[0]),
+                                    _mm256_maddubs_epi16(half[1], q[1]));
+        return _mm256_madd_epi16(pairs, ones);
+    }
     if (kind == Q8_CODES8) {
         vi centre = _mm256_set1_epi8(-128);
         vi a = signed_pairs(_mm256_xor_si256(vi_load(codes), centre), q[0]), b = a;
@@ -150,10 +168,11 @@ INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const vi q[2
     return _mm256_madd_epi16(c, ones);
 }
 
-// The sums of four outputs' blocks. Parts of 4-bit codes' sums fit 16 bits: 8 * 15 * 127 at most.
+// The sums of four outputs' blocks. Parts of sums of codes of up to 5 bits fit 16 bits: 8 * 31 *
+// 127 at most.
 INLINE vi sum_four(enum q8_kind kind, const vi s[4]) {
     vi a, b, ones = _mm256_set1_epi16(1);
-    if (kind == Q8_CODES8) {
+    if (q8_bits(kind) > 5) {
         a = _mm256_add_epi32(_mm256_unpacklo_epi32(s[0], s[1]), _mm256_unpackhi_epi32(s[0], s[1]));
         b = _mm256_add_epi32(_mm256_unpacklo_epi32(s[2], s[3]), _mm256_unpackhi_epi32(s[2], s[3]));
         return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
@@ -172,9 +191,10 @@ INLINE void transpose_blocks(vi a[SPAN]) {
     a[0] = b;
 }
 
-// The sum in f32; that of codes of 4 bits lacks its start, the others are of signed codes.
+// The sum in f32. Those of codes of 8 bits and of e2m1 are of signed codes, the others lack their
+// start.
 INLINE vf span_sum(enum q8_kind kind, vi s, const struct q8 *x) {
-    if (kind != Q8_CODES4) return _mm256_cvtepi32_ps(s);
+    if (kind == Q8_CODES8 || kind == Q8_FLOATS4) return _mm256_cvtepi32_ps(s);
     s = _mm256_add_epi32(s, vi_set(x->start));
     return vf_sub(_mm256_castsi256_ps(s), vf_set(Q8_FLOAT));
 }
@@ -183,7 +203,7 @@ INLINE vf span_sum(enum q8_kind kind, vi s, const struct q8 *x) {
 
 // y and its part of n blocks
 INLINE vf add_span(enum q8_kind kind, const struct few *f, int64_t block, int n, vf y) {
-    int64_t bytes = kind == Q8_CODES8 ? 32 : 16, at = block * bytes;
+    int64_t bytes = 4 * q8_bits(kind), at = block * bytes;
     int64_t next = ahead_of(at, CODES_AHEAD, f->blocks * bytes, f->next * f->stride);
     const struct q8 *x = f->x + block;
     vi q[2], s[SPAN];
@@ -192,7 +212,7 @@ INLINE vf add_span(enum q8_kind kind, const struct few *f, int64_t block, int n,
         vi four[4];
         for (int k = 0; k < 4; k++) {
             const uint8_t *codes = f->p.codes[4 * i + k];
-            four[k] = span_dots(kind, codes + at, n, q);
+            four[k] = span_dots(kind, codes + at, n, &f->spread, q);
             for (int64_t l = 0; l < SPAN * bytes; l += 64)
                 _mm_prefetch((const char *)codes + next + l, _MM_HINT_T0);
         }
@@ -224,7 +244,7 @@ INLINE vf add_spans(enum q8_kind kind, const struct few *f, int64_t block, int64
 // y += the parts of the blocks [block, end) for xr rows of x
 INLINE void few_blocks(int xr, enum q8_kind kind, const struct few *f, int64_t block, int64_t end,
                        vf y[Q8_ROWS]) {
-    int64_t bytes = kind == Q8_CODES8 ? 32 : 16, lines = LANES * bytes / 64;
+    int64_t bytes = 4 * q8_bits(kind), lines = (LANES * bytes + 63) / 64;
     for (; block < end; block++) {
         int64_t g = ((block >> f->shift) - f->p.from) * LANES;
         int64_t next = ahead_of(block * bytes, CODES_AHEAD, f->blocks * bytes, f->next * f->stride);
@@ -290,6 +310,18 @@ INLINE void q8_few_rows(int xr, enum q8_kind kind, const struct weight *w, struc
 }
 
 // Each kind has a function of its own: compilers allocate registers worse in a larger one.
+static void few_codes2(int xr, const struct weight *w, struct few *f, vf y[Q8_ROWS]) {
+    q8_few_rows(xr, Q8_CODES2, w, f, y);
+}
+static void few_codes3(int xr, const struct weight *w, struct few *f, vf y[Q8_ROWS]) {
+    q8_few_rows(xr, Q8_CODES3, w, f, y);
+}
+static void few_codes5(int xr, const struct weight *w, struct few *f, vf y[Q8_ROWS]) {
+    q8_few_rows(xr, Q8_CODES5, w, f, y);
+}
+static void few_codes6(int xr, const struct weight *w, struct few *f, vf y[Q8_ROWS]) {
+    q8_few_rows(xr, Q8_CODES6, w, f, y);
+}
 static void few_codes4(int xr, const struct weight *w, struct few *f, vf y[Q8_ROWS]) {
     q8_few_rows(xr, Q8_CODES4, w, f, y);
 }
@@ -302,12 +334,15 @@ static void few_floats4(int xr, const struct weight *w, struct few *f, vf y[Q8_R
 
 static void q8_few(const struct matmul *m, const struct tile *t, float *work) {
     static void (*const of_kind[])(int, const struct weight *, struct few *, vf *) = {
-        [Q8_CODES4] = few_codes4, [Q8_CODES8] = few_codes8, [Q8_FLOATS4] = few_floats4};
+        [Q8_CODES2] = few_codes2,  [Q8_CODES3] = few_codes3, [Q8_CODES4] = few_codes4,
+        [Q8_CODES5] = few_codes5,  [Q8_CODES6] = few_codes6, [Q8_CODES8] = few_codes8,
+        [Q8_FLOATS4] = few_floats4};
     const struct weight *w = m->w;
     int xr = (int)(t->r1 - t->r0);
     struct few f = {.blocks = w->in / 32, .stride = w->data.stride[0] * 4};
     f.shift = w->group == 32 ? 0 : w->group == 64 ? 1 : 2;
     f.x = m->q + t->r0 * f.blocks;
+    if (q8_narrow(q8_kind_of(w))) spread_of(q8_kind_of(w), &f.spread);
     f.p.scale = work;
     f.p.bias = work + 16 * LANES;
     int64_t count = (t->o1 - t->o0 + LANES - 1) / LANES; // of a lane

@@ -57,18 +57,23 @@ INLINE void add_blocks(int xr, enum q8_kind kind, const uint8_t *codes, const st
 
 #else
 
-// A sum of 16 bits holds eight pairs of products with codes of 4 bits, and four with e2m1 codes,
-// moved, which are at most 24: those take two parts. So do codes of 8 bits: their lower halves and
-// their upper ones, 16 times as much.
+// A sum of 16 bits holds eight pairs of products with codes of 4 bits, four with codes of 5 bits or
+// with e2m1 codes, moved, which are at most 24, and two with codes of 6 bits: those take parts. So
+// do codes of 8 bits: their lower halves and their upper ones, 16 times as much.
 enum { MANY_ROWS = 2, PARTS_MOST = 2 };
 static inline int q8_parts(enum q8_kind kind) { return kind == Q8_CODES8 ? 2 : 1; }
+static inline int q8_sums(enum q8_kind kind) {
+    return kind == Q8_CODES6 ? 2 : kind == Q8_CODES5 || kind == Q8_FLOATS4 ? 4 : 8;
+}
 
 INLINE void store_codes(enum q8_kind kind, const vi c[8], uint8_t *to) {
     enum { SIZE = VECS * LANES * 4 };
     vi low = vi_low(), move = _mm256_set1_epi8(12);
     for (int i = 0; i < 8; i++) {
-        if (kind == Q8_CODES4) vi_store(to + i * SIZE, c[i]);
-        if (kind == Q8_FLOATS4) vi_store(to + i * SIZE, _mm256_add_epi8(c[i], move));
+        if (kind == Q8_FLOATS4)
+            vi_store(to + i * SIZE, _mm256_add_epi8(c[i], move));
+        else if (kind != Q8_CODES8)
+            vi_store(to + i * SIZE, c[i]);
         if (kind != Q8_CODES8) continue;
         vi_store(to + i * SIZE, vi_and(c[i], low));
         vi_store(to + (8 + i) * SIZE, vi_and(vi_shift4(c[i]), low));
@@ -112,8 +117,9 @@ INLINE void add_blocks(int xr, enum q8_kind kind, const uint8_t *codes, const st
                        int64_t ldq, const vf scale[VECS], const vf bias[VECS],
                        vf y[MANY_ROWS][VECS]) {
     vi sum[MANY_ROWS][VECS];
-    add_part(xr, true, 0, kind == Q8_FLOATS4 ? 4 : 8, 1, codes, x, ldq, sum);
-    if (kind == Q8_FLOATS4) add_part(xr, false, 4, 8, 1, codes, x, ldq, sum);
+    int most = q8_sums(kind);
+    add_part(xr, true, 0, most, 1, codes, x, ldq, sum);
+    for (int i = most; i < 8; i += most) add_part(xr, false, i, i + most, 1, codes, x, ldq, sum);
     if (kind == Q8_CODES8) add_part(xr, false, 0, 8, 16, codes + 8 * VECS * LANES * 4, x, ldq, sum);
     for (int r = 0; r < xr; r++) {
         vf by = vf_set(x[r * ldq].scale), moved = vf_set(x[r * ldq].moved);
@@ -199,7 +205,9 @@ static void q8_band(enum q8_kind kind, const struct q8_tile *t, const struct q8 
         (void)kind; // all are alike
         q8_some_rows(xr, Q8_CODES8, t, x, &to);
 #else
-        if (kind == Q8_CODES4) q8_some_rows(xr, Q8_CODES4, t, x, &to);
+        if (q8_sums(kind) == 8 && kind != Q8_CODES8) q8_some_rows(xr, Q8_CODES4, t, x, &to);
+        if (kind == Q8_CODES5) q8_some_rows(xr, Q8_CODES5, t, x, &to);
+        if (kind == Q8_CODES6) q8_some_rows(xr, Q8_CODES6, t, x, &to);
         if (kind == Q8_CODES8) q8_some_rows(xr, Q8_CODES8, t, x, &to);
         if (kind == Q8_FLOATS4) q8_some_rows(xr, Q8_FLOATS4, t, x, &to);
 #endif
@@ -237,7 +245,11 @@ static void q8_pack(const struct weight *w, int64_t o, int64_t count, int64_t fr
         t->scale[v] = p.scale;
         t->bias[v] = p.bias;
         uint8_t *to = codes + v * LANES * 4;
+        if (kind == Q8_CODES2) pack_codes(Q8_CODES2, &p, groups * per, from * per, to);
+        if (kind == Q8_CODES3) pack_codes(Q8_CODES3, &p, groups * per, from * per, to);
         if (kind == Q8_CODES4) pack_codes(Q8_CODES4, &p, groups * per, from * per, to);
+        if (kind == Q8_CODES5) pack_codes(Q8_CODES5, &p, groups * per, from * per, to);
+        if (kind == Q8_CODES6) pack_codes(Q8_CODES6, &p, groups * per, from * per, to);
         if (kind == Q8_CODES8) pack_codes(Q8_CODES8, &p, groups * per, from * per, to);
         if (kind == Q8_FLOATS4) pack_codes(Q8_FLOATS4, &p, groups * per, from * per, to);
     }

@@ -149,7 +149,7 @@ static void read_compressed(struct config *c, struct quantization *q) {
     struct config *groups = config_child(c, "config_groups");
     bool found = false;
     for (int i = 0; groups && i < 8; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "group_%d", i);
         struct config *one = config_child(groups, name);
         struct config *weights = one ? config_child(one, "weights") : NULL;

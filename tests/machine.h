@@ -99,6 +99,10 @@ static inline struct tensor put_i32(struct machine *m, const int32_t *x, int64_t
     return tensor_1d(DT_I32, n, put(m, x, (size_t)n * sizeof *x));
 }
 
+static inline struct matrices put_matrices(struct machine *m, const struct weight *w, int64_t n) {
+    return (struct matrices){n, w, put(m, w, (size_t)n * sizeof *w)};
+}
+
 static inline float *get(struct machine *m, struct tensor t) {
     float *out = mem_array((size_t)tensor_count(t), sizeof *out);
     read_f32(&m->c, t, out);

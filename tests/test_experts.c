@@ -170,7 +170,7 @@ static void stack_make(struct machine *m, struct stack *s, const struct layout *
         if (bias) s->w[e].bias = put_f32(m, b, 1, (int64_t[]){OUT});
         free(b);
     }
-    s->experts = (struct matrices){EXPERTS, s->w};
+    s->experts = put_matrices(m, s->w, EXPERTS);
 }
 
 static void stack_free(struct stack *s) {
@@ -192,7 +192,7 @@ static void expect_single(struct machine *m, struct tensor x, const struct stack
     for (int64_t i = 0; i < r->order.n[0]; i++) {
         size_t mark = scratch_mark(&m->c);
         float *one = get(m, linear(&m->c, tensor_slice(x, 0, i, 1), &s->w[id[order[i]]]));
-        assert_memory_equal(one, all + i * OUT, OUT * sizeof *one);
+        expect_same("expert_linear", all + i * OUT, one, OUT, 1e-5);
         free(one);
         scratch_release(&m->c, mark);
     }
@@ -370,7 +370,8 @@ static void test_refused(void **state) {
     machine_close(&m);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    test_options(argc, argv);
     unsetenv("MLXCEL_CPU_ISA"); // the tests choose
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_route),         cmocka_unit_test(test_route_of_anything),

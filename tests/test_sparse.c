@@ -230,7 +230,8 @@ static void test_selected_attention(void **state) {
     each_machine(PRECISION_NATIVE, check_attends);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    test_options(argc, argv);
     unsetenv("MLXCEL_CPU_ISA"); // the tests choose
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_select),

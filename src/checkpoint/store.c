@@ -29,19 +29,23 @@ static const struct store_copy *holding(const struct store *s, const char *p, si
     return NULL;
 }
 
+static const struct store_copy *take_copy(struct store *s, const void *from, size_t size,
+                                          const char *what, struct error *e) {
+    void *p = device_alloc(s->dev, size, what, e);
+    if (!p) return NULL;
+    s->copy = mem_grow(s->copy, &s->cap, s->n + 1, sizeof *s->copy);
+    s->copy[s->n++] = (struct store_copy){from, p, size};
+    s->bytes += size;
+    device_upload(s->dev, p, from, size);
+    return &s->copy[s->n - 1];
+}
+
 bool store_tensor(struct store *s, struct tensor *t, const char *what, struct error *e) {
     if (s->dev->host) return true;
     size_t size = span(*t);
     const struct store_copy *c = holding(s, t->data, size);
-    if (!c) {
-        void *p = device_alloc(s->dev, size, what, e);
-        if (!p) return false;
-        s->copy = mem_grow(s->copy, &s->cap, s->n + 1, sizeof *s->copy);
-        s->copy[s->n++] = (struct store_copy){t->data, p, size};
-        s->bytes += size;
-        device_upload(s->dev, p, t->data, size);
-        c = &s->copy[s->n - 1];
-    }
+    if (!c) c = take_copy(s, t->data, size, what, e);
+    if (!c) return false;
     t->data = c->to + ((const char *)t->data - c->from);
     return true;
 }
@@ -53,4 +57,14 @@ bool store_weight(struct store *s, struct weight *w, const char *what, struct er
     if (w->biases.dims && !store_tensor(s, &w->biases, what, e)) return false;
     if (w->order.dims && !store_tensor(s, &w->order, what, e)) return false;
     return !w->bias.dims || store_tensor(s, &w->bias, what, e);
+}
+
+bool store_list(struct store *s, const struct weight *w, int64_t n, const struct weight **out,
+                const char *what, struct error *e) {
+    *out = w;
+    if (s->dev->host) return true;
+    const struct store_copy *c = take_copy(s, w, (size_t)n * sizeof *w, what, e);
+    if (!c) return false;
+    *out = (const struct weight *)(const void *)c->to;
+    return true;
 }

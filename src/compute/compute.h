@@ -193,7 +193,8 @@ struct tensor linear_f32(struct context *c, struct tensor x, const struct weight
 // One matrix of every head or expert, all of the same shape and layout.
 struct matrices {
     int64_t n;
-    const struct weight *w; // [n]
+    const struct weight *w;         // [n]
+    const struct weight *on_device; // the same list in the device's memory (store_list)
 };
 // x [n, heads, in], a matrix a head -> [n, heads, out] in f32. columns: they are [in, out].
 struct tensor head_linear(struct context *c, struct tensor x, const struct matrices *w,

@@ -74,6 +74,9 @@ bool mla_store(struct mla *m, struct store *s, const char *what, struct error *e
     for (int64_t h = 0; h < m->spec.heads; h++)
         if (!store_weight(s, &m->in[h], what, e) || !store_weight(s, &m->out[h], what, e))
             return false;
+    if (!store_list(s, m->in, m->spec.heads, &m->in_on_device, what, e) ||
+        !store_list(s, m->out, m->spec.heads, &m->out_on_device, what, e))
+        return false;
     return norm_store(&m->q_norm, s, what, e) && norm_store(&m->kv_norm, s, what, e) &&
            norm_store(&m->index_norm, s, what, e);
 }
@@ -135,7 +138,8 @@ struct tensor mla_forward(struct context *c, const struct mla *m, struct tensor 
         turned = rope(c, turned, rows, r);
     }
     kv_write(c, kv, rows, join(c, latent, key), (struct tensor){0});
-    struct matrices in = {s->heads, m->in}, out = {s->heads, m->out};
+    struct matrices in = {s->heads, m->in, m->in_on_device};
+    struct matrices out = {s->heads, m->out, m->out_on_device};
     struct tensor plain = part(c, q, s->heads, 0, s->plain_width);
     q = join(c, head_linear(c, plain, &in, m->columns), turned);
     struct tensor y = tensor_split_heads(attention(c, q, kv, rows, &opt), s->heads);

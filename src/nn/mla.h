@@ -39,8 +39,9 @@ struct mla {
     struct weight q, q_a, q_b, kv_a, o; // q, or q_a and q_b
     struct norm q_norm, kv_norm;
     struct weight *in, *out; // [heads] into and out of the latents' space, owned
-    struct weight whole[2];  // what they are views of
-    bool columns;            // in is [plain, latent]
+    const struct weight *in_on_device, *out_on_device;
+    struct weight whole[2]; // what they are views of
+    bool columns;           // in is [plain, latent]
     struct weight index_q, index_k, index_weights;
     struct norm index_norm;
 };

@@ -105,6 +105,8 @@ bool moe_store(struct moe *m, struct store *s, const char *what, struct error *e
     for (int k = 0; k < MOE_MATRICES; k++)
         for (int64_t i = 0; i < m->spec.experts; i++)
             if (!store_weight(s, &m->matrix[k][i], what, e)) return false;
+    for (int k = 0; k < MOE_MATRICES; k++)
+        if (!store_list(s, m->matrix[k], m->spec.experts, &m->on_device[k], what, e)) return false;
     return mlp_store(&m->shared, s, what, e) && store_weight(s, &m->shared_gate, what, e);
 }
 
@@ -129,7 +131,8 @@ void moe_cost(struct moe *m, int64_t rows, size_t *bytes, int64_t *elements) {
 struct tensor moe_forward(struct context *c, const struct moe *m, struct tensor x) {
     const struct moe_spec *s = &m->spec;
     struct matrices w[MOE_MATRICES];
-    for (int k = 0; k < MOE_MATRICES; k++) w[k] = (struct matrices){s->experts, m->matrix[k]};
+    for (int k = 0; k < MOE_MATRICES; k++)
+        w[k] = (struct matrices){s->experts, m->matrix[k], m->on_device[k]};
     struct route_options opt = s->route;
     opt.bias = m->choice_bias;
     struct routes r = route(c, linear_f32(c, x, &m->router), &opt);

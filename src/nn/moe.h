@@ -40,8 +40,9 @@ struct moe {
     struct weight router;
     struct tensor choice_bias;           // [experts] when spec.choice_bias
     struct weight *matrix[MOE_MATRICES]; // [experts] each, owned
-    struct weight whole[MOE_MATRICES];   // the stacks that they are views of, if any
-    float *biases;                       // [2, experts, width], owned: those of a fused stack apart
+    const struct weight *on_device[MOE_MATRICES];
+    struct weight whole[MOE_MATRICES]; // the stacks that they are views of, if any
+    float *biases;                     // [2, experts, width], owned: those of a fused stack apart
     struct mlp shared;
     struct weight shared_gate; // [1, hidden]
 };

@@ -90,7 +90,7 @@ bool rwkv7_store(struct rwkv7 *m, struct store *s, const char *what, struct erro
         if (!store_tensor(s, t[i], what, e)) return false;
     for (int64_t h = 0; h < m->spec.heads; h++)
         if (!store_weight(s, &m->self_row[h], what, e)) return false;
-    return true;
+    return store_list(s, m->self_row, m->spec.heads, &m->self_on_device, what, e);
 }
 
 static struct delta delta_of(const struct rwkv7_spec *s) {
@@ -168,7 +168,7 @@ static void read_keys(struct context *c, const struct rwkv7 *m, struct tensor k,
 static void add_self(struct context *c, const struct rwkv7 *m, struct tensor y,
                      const struct delta_inputs *in) {
     int64_t n = y.n[0], heads = m->spec.heads, width = m->spec.width;
-    struct matrices rows = {heads, m->self_row};
+    struct matrices rows = {heads, m->self_row, m->self_on_device};
     struct tensor rk = tensor_split_heads(act_mul(c, in->r, in->k, ACT_NONE), heads);
     struct tensor by = head_linear(c, rk, &rows, false);
     scale_rows(c, tensor_2d(DT_F32, n * heads, width, in->v.data),

@@ -36,6 +36,7 @@ struct rwkv7 {
     struct tensor norm_weight, norm_bias; // [heads, width]
     struct tensor self;                   // [heads, width]
     struct weight *self_row;              // [heads], owned: its rows as matrices
+    const struct weight *self_on_device;
 };
 
 void rwkv7_bind(struct rwkv7 *m, const struct rwkv7_spec *spec, const struct rwkv7_names *names,

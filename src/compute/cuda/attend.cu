@@ -17,7 +17,16 @@ static __device__ float tile_top(float score, float *part) {
     return top;
 }
 
-// One block a row and head; a thread a key, then a thread a column.
+// How many tokens a row of a selection has: the rest is -1.
+static __device__ int64_t chosen(const int32_t *selected, int64_t most) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < most; i += THREADS)
+        count += __syncthreads_count(i + threadIdx.x < most && selected[i + threadIdx.x] >= 0);
+    return count;
+}
+
+// One block a row and head; a thread a key, then a thread a column. A row sees a range of tokens,
+// or those that were selected for it.
 static __global__ void plain_kernel(const __grid_constant__ struct attend a) {
     __shared__ float p[THREADS], part[THREADS / 32];
     extern __shared__ float shared[];
@@ -26,7 +35,9 @@ static __global__ void plain_kernel(const __grid_constant__ struct attend a) {
     int64_t row = blockIdx.x / a.heads, head = blockIdx.x % a.heads, kv_head = head / a.group;
     int64_t last = a.index[row], first = first_seen(a, last);
     const int32_t *table = a.table + a.seq[row] * a.pages;
+    const int32_t *selected = a.selected ? a.selected + row * a.selects : NULL; // the tokens
     float scale = scale_of(a, last), top = -INFINITY, total = 0;
+    if (selected) last = chosen(selected, a.selects) - 1;
     for (int64_t i = threadIdx.x; i < a.k_width; i += THREADS)
         q[i] = a.q[row * a.ldq + head * a.k_width + i] * scale;
     for (int64_t i = threadIdx.x; i < a.v_width; i += THREADS) acc[i] = 0;
@@ -35,7 +46,8 @@ static __global__ void plain_kernel(const __grid_constant__ struct attend a) {
         int64_t t = t0 + threadIdx.x;
         float score = -INFINITY;
         if (t <= last) {
-            int64_t at = cache_row(a, table, kv_head, t) * a.k_width;
+            int64_t token = selected ? selected[t] : t;
+            int64_t at = cache_row(a, table, kv_head, token) * a.k_width;
             score = 0;
             for (int64_t i = 0; i < a.k_width; i++) score += q[i] * load_float(a.k, a.type, at + i);
             score = capped(a, score);
@@ -49,9 +61,11 @@ static __global__ void plain_kernel(const __grid_constant__ struct attend a) {
         int64_t count = last + 1 - t0 < THREADS ? last + 1 - t0 : THREADS;
         for (int64_t i = threadIdx.x; i < a.v_width; i += THREADS) {
             float sum = acc[i] * keep;
-            for (int64_t k = 0; k < count; k++)
-                sum += p[k] *
-                       load_float(a.v, a.type, cache_row(a, table, kv_head, t0 + k) * a.ldv + i);
+            for (int64_t k = 0; k < count; k++) {
+                int64_t token = selected ? selected[t0 + k] : t0 + k;
+                sum +=
+                    p[k] * load_float(a.v, a.type, cache_row(a, table, kv_head, token) * a.ldv + i);
+            }
             acc[i] = sum;
         }
         __syncthreads();
@@ -222,12 +236,7 @@ template <int G, bool BRAIN> static void launch_split(struct context *c, const s
     int64_t floats = G * a->k_width;
     if (floats < sharers * a->v_width) floats = sharers * a->v_width;
     auto kernel = split_kernel<G, BRAIN>;
-    if (floats * 4 > (32 << 10) &&
-        !cuda_ok(&c->err,
-                 cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      (int)floats * 4),
-                 "shared memory of attention"))
-        return;
+    if (!allow_shared(c, "attention", kernel, (size_t)floats * 4)) return;
     dim3 grid((unsigned)a->splits, (unsigned)(a->kv_heads * ceil_div(a->group, G)), (unsigned)a->n);
     launch(c, "attention", kernel, grid, THREADS, (size_t)floats * 4, *a);
     if (a->splits > 1)
@@ -260,7 +269,7 @@ static void choose_splits(struct context *c, struct attend *a) {
 static bool splittable(const struct context *c, const struct attend *a) {
     return c->precision == PRECISION_NATIVE && a->type != DT_F32 && a->k_width % 8 == 0 &&
            a->v_width % 8 == 0 && a->v_width > 0 && a->v_width <= WIDTH_MOST &&
-           a->k_width <= WIDTH_MOST && a->n <= 65535;
+           a->k_width <= WIDTH_MOST && a->n <= 65535 && !a->selected;
 }
 
 void cuda_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
@@ -279,6 +288,10 @@ void cuda_attention(struct context *c, struct tensor y, struct tensor q, const s
     a.scale = opt->scale, a.tuning = opt->tuning, a.tuning_floor = opt->tuning_floor;
     a.soft_cap = opt->soft_cap, a.window = opt->window, a.chunk = opt->chunk;
     a.sinks = (const float *)(opt->sinks.dims ? opt->sinks.data : NULL);
+    if (opt->selected.dims) {
+        a.selected = (const int32_t *)opt->selected.data, a.selects = opt->selected.n[1];
+        a.sinks = NULL, a.window = a.chunk = 0, a.tuning = a.soft_cap = 0;
+    }
     // n * kv_heads * splits is bounded where there are splits: room for the most of any n
     int64_t floats[] = {BLOCKS_EACH * c->dev->cuda->processors * a.group * (a.v_width + 2)};
     a.parts = (float *)scratch_tensor(c, DT_F32, 1, floats).data;

@@ -18,7 +18,9 @@ struct attend {
     int64_t pages; // a row of the table
     float scale, tuning, tuning_floor, soft_cap;
     int64_t window, chunk;
-    const float *sinks; // [heads] or NULL
+    const float *sinks;      // [heads] or NULL
+    const int32_t *selected; // [n, selects] the tokens that a row sees; NULL: all
+    int64_t selects;
     // keys split over blocks: parts [n, heads, splits, v_width + 2]: sums, then top and total
     int64_t splits;
     float *parts;

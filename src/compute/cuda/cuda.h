@@ -57,6 +57,37 @@ void cuda_scale_rows(struct context *c, struct tensor x, struct tensor by);
 void cuda_clamp(struct context *c, struct tensor x, float least, float most, float plus);
 void cuda_join(struct context *c, struct tensor y, struct tensor a, struct tensor b);
 void cuda_argmax(struct context *c, struct tensor y, struct tensor x);
+void cuda_bound_ids(struct context *c, struct tensor y, struct tensor ids, int64_t limit);
+void cuda_select_keys(struct context *c, struct tensor y, struct tensor q, struct tensor weights,
+                      const struct kv *kv, const struct rows *rows);
+void cuda_head_linear(struct context *c, struct tensor y, struct tensor x, const struct matrices *w,
+                      bool columns);
+void cuda_scale_columns(struct context *c, struct tensor x, struct tensor by);
+void cuda_match_size(struct context *c, struct tensor x, struct tensor like, float least);
+void cuda_cut_below(struct context *c, struct tensor x, float by);
+void cuda_mix_streams(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                      int64_t in);
+void cuda_route(struct context *c, const struct routes *r, struct tensor logits,
+                const struct route_options *opt);
+void cuda_expert_linear(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
+                        const struct matrices *w);
+void cuda_expert_glu(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
+                     const struct matrices *gate, const struct matrices *up,
+                     const struct gating *g);
+void cuda_expert_sum(struct context *c, struct tensor y, struct tensor x, const struct routes *r);
+void cuda_convolve(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                   struct tensor b, const struct rows *rows, struct tensor state);
+void cuda_selective_scan(struct context *c, struct tensor y, const struct scan_inputs *in,
+                         struct tensor a, struct tensor d, const struct rows *rows,
+                         struct tensor state);
+void cuda_ssd_scan(struct context *c, struct tensor y, const struct ssd_inputs *in,
+                   const struct ssd *s, const struct rows *rows, struct tensor state);
+void cuda_gated_lru(struct context *c, struct tensor y, const struct lru_inputs *in,
+                    struct tensor rate, const struct rows *rows, struct tensor state);
+void cuda_log_decay(struct context *c, struct tensor y, struct tensor x, struct tensor rate,
+                    struct tensor bias);
+void cuda_delta_rule(struct context *c, struct tensor y, const struct delta_inputs *in,
+                     const struct delta *d, const struct rows *rows, struct tensor state);
 bool cuda_measure(struct device *d, struct device_speed *out, struct error *e);
 
 #endif

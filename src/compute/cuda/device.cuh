@@ -36,6 +36,18 @@ static void launch(struct context *c, const char *op, void (*kernel)(Params...),
     cuda_ok(&c->err, cudaLaunchKernelEx(&config, kernel, Params(args)...), op);
 }
 
+// Lets a kernel have so many bytes of shared memory: what is beyond 48 KiB with its own must be
+// asked for.
+template <typename... Params>
+static bool allow_shared(struct context *c, const char *op, void (*kernel)(Params...),
+                         size_t size) {
+    return size <= 32 << 10 ||
+           cuda_ok(
+               &c->err,
+               cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)size),
+               op);
+}
+
 // What an e8m0 scale stands for: 2^(e - 127).
 static __device__ __forceinline__ float power_of_two(uint32_t e) {
     if (e == 255) return NAN;
@@ -95,6 +107,10 @@ static __device__ __forceinline__ float activated(float x, int act) {
     if (act == ACT_NONE) return x;
     // ACT_GELU_TANH: x (1 + tanh(u)) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
     return x / (1.0f + expf(-x * (1.5957691216f + 0.0713548163f * x * x)));
+}
+
+static __device__ __forceinline__ float softplus(float x) {
+    return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
 }
 
 static __host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -3,97 +3,40 @@
 // --precision f32, F32 weights, and what the fast kernels' alignment leaves out: one kernel in f32
 // for every layout. Else activations and weights are rounded to bf16, and sums are in f32:
 // - few rows (decode): `few`, bound by memory; a block has 16 outputs, its warps share k;
-// - some rows (batched decode) of a quantized weight: `some`; a block has 128 outputs and 64 rows;
+// - some rows (batched decode) of a quantized weight: `some`, by tiles in shared memory;
 // - many: cuBLASLt, after a quantized weight is expanded a band of rows at a time; without
 //   cuBLASLt, `some`.
-#include "compute/cuda/product.cuh"
+#include "compute/cuda/product_tiles.cuh"
 
-enum { FEW = 8, SOME = 192, FEW_SHARED = 96 << 10, BAND_ELEMENTS = 64 << 20 };
+enum { SOME = 192, BAND_ELEMENTS = 64 << 20 };
 
 // --- f32 -----------------------------------------------------------------------------------------
 
-struct any_weight {
-    struct tensor data, scales, biases;
-    enum weight_layout layout;
-    int bits, group;
-    int64_t in, block_row, block_rows;
-    float factor;
-    const int32_t *order; // or NULL
-};
-
-static __device__ float element(const struct tensor &t, int64_t row, int64_t i) {
-    return load_float(t.data, t.type, row * t.stride[0] + i * t.stride[1]);
-}
-
-static __device__ float weight_at(const struct any_weight &w, int64_t row, int64_t k) {
-    if (w.layout == WEIGHT_DENSE) return element(w.data, row, k);
-    if (w.layout == WEIGHT_F8)
-        return element(w.data, row, k) *
-               element(w.scales, (w.block_row + row) / w.block_rows, k / w.group);
-    const uint32_t *p = (const uint32_t *)w.data.data + row * w.data.stride[0];
-    int64_t bit = k * w.bits, at = bit >> 5;
-    int shift = (int)(bit & 31);
-    uint32_t code = p[at] >> shift;
-    if (shift + w.bits > 32) code |= p[at + 1] << (32 - shift);
-    code &= (1u << w.bits) - 1;
-    float scale = element(w.scales, row, k / w.group);
-    if (w.layout == WEIGHT_MXFP4) return scale * (0.5f * e2m1_twice(code));
-    if (w.layout == WEIGHT_NVFP4) return scale * w.factor * (0.5f * e2m1_twice(code));
-    return scale * (float)code + element(w.biases, row, k / w.group);
-}
-
-static struct any_weight any_of(const struct weight *w) {
-    struct any_weight a = {w->data,
-                           w->scales,
-                           w->biases,
-                           w->layout,
-                           w->bits,
-                           w->group,
-                           w->in,
-                           w->block_row,
-                           w->block_rows,
-                           w->factor,
-                           w->order.dims ? (const int32_t *)w->order.data : NULL};
-    return a;
-}
-
-enum { TILE = 32, STEP = 32 };
-
-// A block computes TILE rows by TILE outputs, each of 256 threads 1 by 4.
 static __global__ void exact_kernel(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t n,
-                                    struct any_weight w, int64_t out, const float *bias) {
-    __shared__ float xs[TILE][STEP + 1], ws[TILE][STEP + 1];
+                                    const __grid_constant__ struct weight w) {
     wait_for_input();
-    int64_t r0 = (int64_t)blockIdx.y * TILE, o0 = (int64_t)blockIdx.x * TILE;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float acc[4] = {0, 0, 0, 0};
-    for (int64_t k0 = 0; k0 < w.in; k0 += STEP) {
-        for (int i = warp; i < TILE; i += 8) {
-            int64_t k = k0 + lane, column = w.order && k < w.in ? w.order[k] : k;
-            xs[i][lane] = r0 + i < n && k < w.in ? x[(r0 + i) * ldx + column] : 0.0f;
-            ws[i][lane] = o0 + i < out && k < w.in ? weight_at(w, o0 + i, k) : 0.0f;
-        }
-        __syncthreads();
-        for (int k = 0; k < STEP; k++)
-            for (int i = 0; i < 4; i++) acc[i] += xs[warp * 4 + i][k] * ws[lane][k];
-        __syncthreads();
-    }
-    int64_t o = o0 + lane;
-    for (int i = 0; i < 4; i++) {
-        int64_t r = r0 + warp * 4 + i;
-        if (r < n && o < out) y[r * ldy + o] = acc[i] + (bias ? bias[o] : 0.0f);
-    }
+    exact_tile(y, ldy, x, ldx, n, w, (int64_t)blockIdx.y * TILE, (int64_t)blockIdx.x * TILE);
+}
+
+static __global__ void exact_few_kernel(float *y, int64_t ldy, const float *x, int64_t ldx, int n,
+                                        const __grid_constant__ struct weight w) {
+    wait_for_input();
+    exact_few(y, ldy, x, ldx, n, w, blockIdx.x);
 }
 
 static void exact(struct context *c, struct tensor y, struct tensor x, const struct weight *w) {
+    float *to = (float *)y.data;
+    const float *from = (const float *)x.data;
     dim3 grid((unsigned)ceil_div(w->out, TILE), (unsigned)ceil_div(x.n[0], TILE));
-    launch(c, "linear", exact_kernel, grid, 256, 0, (float *)y.data, y.stride[0],
-           (const float *)x.data, x.stride[0], x.n[0], any_of(w), w->out,
-           (const float *)(w->bias.dims ? w->bias.data : NULL));
+    if (x.n[0] <= FEW)
+        launch(c, "linear", exact_few_kernel, dim3((unsigned)w->out), EXACT_FEW_THREADS, 0, to,
+               y.stride[0], from, x.stride[0], (int)x.n[0], *w);
+    else
+        launch(c, "linear", exact_kernel, grid, EXACT_THREADS, 0, to, y.stride[0], from,
+               x.stride[0], x.n[0], *w);
 }
 
-static __global__ void embed_kernel(float *y, int64_t ldy, struct any_weight w,
-                                    const int32_t *ids) {
+static __global__ void embed_kernel(float *y, int64_t ldy, struct weight w, const int32_t *ids) {
     wait_for_input();
     for (int64_t i = threadIdx.x; i < w.in; i += blockDim.x)
         y[blockIdx.x * ldy + i] = weight_at(w, ids[blockIdx.x], i);
@@ -102,149 +45,16 @@ static __global__ void embed_kernel(float *y, int64_t ldy, struct any_weight w,
 void cuda_embed(struct context *c, struct tensor y, const struct weight *w, struct tensor ids) {
     if (!y.n[0]) return;
     launch(c, "embed", embed_kernel, dim3((unsigned)y.n[0]), 256, 0, (float *)y.data, y.stride[0],
-           any_of(w), (const int32_t *)ids.data);
+           *w, (const int32_t *)ids.data);
 }
 
 // --- few rows ------------------------------------------------------------------------------------
 
-struct few {
-    struct matrix w[LINEAR_MAX];
-    int first[LINEAR_MAX]; // the first tile of each
-    int count, tiles;
-    struct shape shape;
-    const float *x;
-    int64_t ldx;
-    int n;
-    bool aligned; // rows of x begin at multiples of 16 bytes
-    bool gated;   // w[0] and w[1] share blocks: y of w[0] = act(gate) * up
-    int act;
-};
-
-enum { FEW_WARPS = 8, FEW_PAD = 8 };
-
-// x as bf16 into shared memory, in the order in which the weight's elements come.
-template <int BITS>
-static __device__ __forceinline__ void stage_x(__nv_bfloat16 *xs, const struct few &f, int ld) {
-    int blocks = f.shape.in / 8;
-    for (int r = 0; r < f.n; r++)
-        for (int b = threadIdx.x; b < blocks; b += FEW_WARPS * 32) {
-            const float *from = f.x + r * f.ldx + b * 8;
-            float v[8];
-            if (f.aligned) {
-                *(float4 *)v = *(const float4 *)from;
-                *(float4 *)(v + 4) = *(const float4 *)(from + 4);
-            } else {
-#pragma unroll
-                for (int i = 0; i < 8; i++) v[i] = from[i];
-            }
-            uint4 packed;
-            packed.x = pack(v[paired_at<BITS>(0)], v[paired_at<BITS>(1)]);
-            packed.y = pack(v[paired_at<BITS>(2)], v[paired_at<BITS>(3)]);
-            packed.z = pack(v[paired_at<BITS>(4)], v[paired_at<BITS>(5)]);
-            packed.w = pack(v[paired_at<BITS>(6)], v[paired_at<BITS>(7)]);
-            *(uint4 *)(xs + r * ld + b * 8) = packed;
-        }
-}
-
-// 16 outputs of a matrix, or of a gated pair, and a lane's two rows of them.
-struct few_tile {
-    int which;
-    int64_t row, low, high;
-};
-
-static __device__ __forceinline__ struct few_tile few_tile_at(const struct few &f, int at,
-                                                              bool gated) {
-    struct few_tile t = {0, 0, 0, 0};
-    if (!gated)
-        while (t.which + 1 < f.count && at >= f.first[t.which + 1]) t.which++;
-    int g = threadIdx.x % 32 / 4;
-    int64_t last = f.w[t.which].out - 1;
-    t.row = (int64_t)(at - f.first[t.which]) * 16;
-    t.low = t.row + g < last ? t.row + g : last;
-    t.high = t.row + g + 8 < last ? t.row + g + 8 : last;
-    return t;
-}
-
-// MATS: 1, or 2 where gated. The warps of a block take every FEW_WARPSth chunk of k each. A block
-// goes from tile to tile; AHEAD chunks of each warp are in flight, those of the next tile while
-// this one ends, and BLOCKS blocks fit a processor.
+// BLOCKS blocks fit a processor.
 template <int BITS, int MATS, int AHEAD, int BLOCKS>
 static __global__ void __launch_bounds__(FEW_WARPS * 32, BLOCKS)
     few_kernel(const __grid_constant__ struct few f) {
-    extern __shared__ uint4 shared[];
-    __shared__ float sums[2][FEW_WARPS][MATS][4][32];
-    const int stride = FEW_WARPS * CHUNK;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    int in = f.shape.in, steps = (in + stride * AHEAD - 1) / (stride * AHEAD) * AHEAD;
-    weight_row<BITS> low[AHEAD][MATS], high[AHEAD][MATS];
-    struct few_tile tile = few_tile_at(f, blockIdx.x, MATS == 2);
-#pragma unroll
-    for (int a = 0; a < AHEAD; a++)
-#pragma unroll
-        for (int m = 0; m < MATS; m++) {
-            int k = a * stride + warp * CHUNK;
-            low[a][m].load(f.w[tile.which + m], f.shape, tile.low, k, t);
-            high[a][m].load(f.w[tile.which + m], f.shape, tile.high, k, t);
-        }
-    wait_for_input();
-    __nv_bfloat16 *xs = (__nv_bfloat16 *)shared;
-    int ld = in + FEW_PAD, buffer = 0;
-    stage_x<BITS>(xs, f, ld);
-    __syncthreads();
-    for (int at = blockIdx.x; at < f.tiles; at += gridDim.x, buffer ^= 1) {
-        bool more = at + (int)gridDim.x < f.tiles;
-        struct few_tile next = few_tile_at(f, more ? at + gridDim.x : at, MATS == 2);
-        float acc[MATS][4] = {};
-        for (int s0 = 0; s0 < steps; s0 += AHEAD)
-#pragma unroll
-            for (int a = 0; a < AHEAD; a++) {
-                int k = (s0 + a) * stride + warp * CHUNK;
-                if (k < in)
-#pragma unroll
-                    for (int j = 0; j < 4; j++) {
-                        int i = k + weight_row<BITS>::offset(t, j);
-                        uint4 x = make_uint4(0, 0, 0, 0);
-                        if (g < f.n && i < in) x = *(const uint4 *)(xs + g * ld + i);
-#pragma unroll
-                        for (int m = 0; m < MATS; m++)
-                            mma_eight(acc[m], low[a][m].expand(j), high[a][m].expand(j), x);
-                    }
-                bool ends = s0 + AHEAD >= steps;
-                if (ends && !more) continue;
-                int which = ends ? next.which : tile.which;
-                int64_t low_row = ends ? next.low : tile.low;
-                int64_t high_row = ends ? next.high : tile.high;
-                k = ends ? a * stride + warp * CHUNK : k + AHEAD * stride;
-#pragma unroll
-                for (int m = 0; m < MATS; m++) {
-                    low[a][m].load(f.w[which + m], f.shape, low_row, k, t);
-                    high[a][m].load(f.w[which + m], f.shape, high_row, k, t);
-                }
-            }
-#pragma unroll
-        for (int m = 0; m < MATS; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) sums[buffer][warp][m][i][lane] = acc[m][i];
-        __syncthreads();
-        // 128 results a matrix: acc[i] of a lane is output g + 8 (i / 2), row 2 t +
-        // i % 2.
-        const struct matrix &w = f.w[tile.which];
-        int i = warp, r = 2 * t + i % 2;
-        int64_t o = tile.row + g + 8 * (i / 2);
-        if (warp < 4 && o < w.out && r < f.n) {
-            float total[MATS];
-#pragma unroll
-            for (int m = 0; m < MATS; m++) {
-                const float *bias = f.w[tile.which + m].bias;
-                total[m] = bias ? bias[o] : 0.0f;
-#pragma unroll
-                for (int p = 0; p < FEW_WARPS; p++) total[m] += sums[buffer][p][m][i][lane];
-            }
-            w.y[r * w.ldy + o] =
-                MATS == 2 ? activated(total[0], f.act) * total[MATS - 1] : total[0];
-        }
-        tile = next;
-    }
+    few_tiles<BITS, MATS, AHEAD>(f, blockIdx.x, gridDim.x);
 }
 
 template <int BITS, int MATS, int AHEAD, int BLOCKS>
@@ -253,12 +63,7 @@ static void launch_few(struct context *c, const struct few &f) {
     if (blocks > f.tiles) blocks = f.tiles;
     size_t shared = (size_t)f.n * (size_t)(f.shape.in + FEW_PAD) * 2;
     auto kernel = few_kernel<BITS, MATS, AHEAD, BLOCKS>;
-    if (shared > (32 << 10) &&
-        !cuda_ok(
-            &c->err,
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, FEW_SHARED),
-            "shared memory of a product"))
-        return;
+    if (!allow_shared(c, "linear", kernel, shared)) return;
     launch(c, "linear", kernel, dim3((unsigned)blocks), FEW_WARPS * 32, shared, f);
 }
 
@@ -272,63 +77,12 @@ static void launch_few_of(struct context *c, const struct few &f) {
 
 // --- some rows -----------------------------------------------------------------------------------
 
-struct some {
-    struct matrix w;
-    struct shape shape;
-    const __nv_bfloat16 *x; // [n, in], in the order of the weight's elements
-    int64_t n;
-    int per_split; // k of each split, a multiple of CHUNK
-    float *parts;  // [splits, n, out], or NULL: one split, which writes y
-};
-
-enum { SOME_WARPS = 8, SOME_OUT = 128, SOME_ROWS = 64 };
-
-// Each warp has 16 outputs and all 64 rows.
-template <int BITS>
-static __global__ void __launch_bounds__(SOME_WARPS * 32, 2)
+template <int BITS, int ROWS>
+static __global__ void __launch_bounds__(SOME_THREADS, 2)
     some_kernel(const __grid_constant__ struct some f) {
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    int64_t row = (int64_t)blockIdx.x * SOME_OUT + warp * 16, x0 = (int64_t)blockIdx.y * SOME_ROWS;
-    int64_t last = f.w.out - 1;
-    int from = blockIdx.z * f.per_split, to = from + f.per_split;
-    if (to > f.shape.in) to = f.shape.in;
-    int64_t low_row = row + g < last ? row + g : last;
-    int64_t high_row = row + g + 8 < last ? row + g + 8 : last;
-    weight_row<BITS> low, high, next_low, next_high;
-    next_low.load(f.w, f.shape, low_row, from, t);
-    next_high.load(f.w, f.shape, high_row, from, t);
     wait_for_input();
-    float acc[SOME_ROWS / 8][4] = {};
-    for (int k = from; k < to; k += CHUNK) {
-        low = next_low, high = next_high;
-        if (k + CHUNK < to) {
-            next_low.load(f.w, f.shape, low_row, k + CHUNK, t);
-            next_high.load(f.w, f.shape, high_row, k + CHUNK, t);
-        }
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            struct eight a = low.expand(j), b = high.expand(j);
-            int at = k + weight_row<BITS>::offset(t, j);
-#pragma unroll
-            for (int i = 0; i < SOME_ROWS / 8; i++) {
-                int64_t r = x0 + i * 8 + g;
-                uint4 x = make_uint4(0, 0, 0, 0);
-                if (r < f.n && at < f.shape.in)
-                    x = __ldg((const uint4 *)(f.x + r * f.shape.in + at));
-                mma_eight(acc[i], a, b, x);
-            }
-        }
-    }
-    float *y = f.parts ? f.parts + blockIdx.z * f.n * f.w.out : f.w.y;
-    int64_t ld = f.parts ? f.w.out : f.w.ldy;
-#pragma unroll
-    for (int i = 0; i < SOME_ROWS / 8; i++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            int64_t o = row + g + 8 * (e / 2), r = x0 + i * 8 + 2 * t + e % 2;
-            if (o >= f.w.out || r >= f.n) continue;
-            y[r * ld + o] = acc[i][e] + (!f.parts && f.w.bias ? f.w.bias[o] : 0.0f);
-        }
+    some_tile<BITS, ROWS>(f, (int64_t)blockIdx.x * SOME_OUT, (int64_t)blockIdx.y * ROWS,
+                          blockIdx.z);
 }
 
 static __global__ void add_parts_kernel(float *y, int64_t ldy, const float *parts, int splits,
@@ -343,45 +97,35 @@ static __global__ void add_parts_kernel(float *y, int64_t ldy, const float *part
 
 // Splits so that all processors have work: floats of parts are at most parts_most.
 static int64_t parts_most(const struct context *c) {
-    return 2 * (int64_t)c->dev->cuda->processors * SOME_OUT * SOME_ROWS;
+    return 2 * (int64_t)c->dev->cuda->processors * SOME_OUT * 128;
 }
 
-template <int BITS> static void launch_some(struct context *c, struct some f, float *parts) {
-    int64_t tiles_out = ceil_div(f.w.out, SOME_OUT), tiles_n = ceil_div(f.n, SOME_ROWS);
-    int64_t chunks = ceil_div(f.shape.in, CHUNK);
+template <int BITS, int ROWS>
+static void launch_some(struct context *c, struct some f, float *parts) {
+    auto kernel = some_kernel<BITS, ROWS>;
+    int64_t tiles_out = ceil_div(f.w.out, SOME_OUT), tiles_n = ceil_div(f.n, ROWS);
+    int64_t chunks = ceil_div(f.shape.in, SOME_K);
     int64_t splits = 2 * c->dev->cuda->processors / (tiles_out * tiles_n);
     if (splits > chunks) splits = chunks;
     if (splits < 1) splits = 1;
-    f.per_split = (int)ceil_div(chunks, splits) * CHUNK;
+    f.per_split = (int)ceil_div(chunks, splits) * SOME_K;
     splits = ceil_div(f.shape.in, f.per_split);
     f.parts = splits > 1 ? parts : NULL;
     dim3 grid((unsigned)tiles_out, (unsigned)tiles_n, (unsigned)splits);
-    launch(c, "linear", some_kernel<BITS>, grid, SOME_WARPS * 32, 0, f);
+    if (!allow_shared(c, "linear", kernel, some_shared(ROWS))) return;
+    launch(c, "linear", kernel, grid, SOME_THREADS, some_shared(ROWS), f);
     if (splits == 1) return;
     launch(c, "linear", add_parts_kernel, dim3((unsigned)ceil_div(f.n * f.w.out, 256)), 256, 0,
            f.w.y, f.w.ldy, (const float *)parts, (int)splits, f.n, f.w.out, f.w.bias);
 }
 
-// x [n, in] F32 -> [n, in] bf16; paired: in the order in which pairs of 4-bit codes come.
-static __global__ void round_x_kernel(__nv_bfloat16 *y, const float *x, int64_t ldx, int64_t n,
-                                      int64_t in, bool paired) {
-    wait_for_input();
-    int64_t b = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, blocks = in / 8;
-    if (b >= n * blocks) return;
-    const float *from = x + b / blocks * ldx + b % blocks * 8;
-    float v[8];
-#pragma unroll
-    for (int i = 0; i < 8; i++) v[i] = from[i];
-    uint4 e =
-        paired ? make_uint4(pack(v[0], v[4]), pack(v[1], v[5]), pack(v[2], v[6]), pack(v[3], v[7]))
-               : make_uint4(pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]), pack(v[6], v[7]));
-    *(uint4 *)(y + b * 8) = e;
-}
-
-static void round_x(struct context *c, struct tensor to, struct tensor x, bool paired) {
-    int64_t blocks = x.n[0] * x.n[1] / 8;
-    launch(c, "linear", round_x_kernel, dim3((unsigned)ceil_div(blocks, 256)), 256, 0,
-           (__nv_bfloat16 *)to.data, (const float *)x.data, x.stride[0], x.n[0], x.n[1], paired);
+template <int BITS> static void launch_some(struct context *c, struct some f, float *parts) {
+    if (f.n <= 32)
+        launch_some<BITS, 32>(c, f, parts);
+    else if (f.n <= 64)
+        launch_some<BITS, 64>(c, f, parts);
+    else
+        launch_some<BITS, 128>(c, f, parts);
 }
 
 // --- many rows -----------------------------------------------------------------------------------
@@ -430,78 +174,15 @@ static __global__ void add_bias_kernel(float *y, int64_t ldy, int64_t n, int64_t
 
 // --- choosing ------------------------------------------------------------------------------------
 
-// Which weight_row reads w; 0: none, its layout or alignment is left to `exact`.
-static int kind_of(const struct weight *w) {
-    size_t ld = (size_t)w->data.stride[0] * dtype_size(w->data.type);
-    bool aligned = ((uintptr_t)w->data.data | ld) % 16 == 0 && w->data.stride[1] == 1;
-    if (w->layout == WEIGHT_DENSE) {
-        if (w->in % 8 || !aligned) return 0;
-        return w->data.type == DT_BF16 ? DENSE_BF16 : w->data.type == DT_F16 ? DENSE_F16 : 0;
-    }
-    if ((w->layout != WEIGHT_AFFINE && w->layout != WEIGHT_MXFP4) || w->order.dims) return 0;
-    bool group = w->group >= 32 && !(w->group & (w->group - 1)) && w->in % w->group == 0;
-    if (!aligned || !group || w->bits > 8 || w->bits == 7 || w->scales.stride[1] != 1) return 0;
-    if (w->layout == WEIGHT_MXFP4) return w->group == 32 ? FOUR_E2M1 : 0;
-    if (w->biases.stride[1] != 1) return 0;
-    return w->bits == 4 && w->scales.type == DT_BF16 ? FOUR_BF16 : w->bits;
-}
-
-static struct matrix matrix_of(const struct weight *w, struct tensor y) {
-    struct matrix m = {w->data.data,
-                       w->scales.data,
-                       w->biases.data,
-                       w->data.stride[0],
-                       w->scales.stride[0],
-                       w->biases.stride[0],
-                       NULL,
-                       (float *)y.data,
-                       y.stride[0],
-                       w->out};
-    if (w->bias.dims) m.bias = (const float *)w->bias.data;
-    return m;
-}
-
-static struct shape shape_of(const struct weight *w) {
-    struct shape s = {(int)w->in, 0, w->scales.type};
-    while (w->layout != WEIGHT_DENSE && (1 << s.group_shift) < w->group) s.group_shift++;
-    return s;
-}
-
-static bool same_kind(const struct weight *a, const struct weight *b) {
-    return kind_of(a) == kind_of(b) && a->in == b->in &&
-           (a->layout == WEIGHT_DENSE ||
-            (a->group == b->group && a->scales.type == b->scales.type));
-}
-
-// The few, some and expand kernels of a kind.
-#define BY_KIND(kind, CALL)                                                                        \
-    switch (kind) {                                                                                \
-    case DENSE_BF16: CALL(DENSE_BF16, 1, 2); break;                                                \
-    case DENSE_F16: CALL(DENSE_F16, 1, 2); break;                                                  \
-    case FOUR_BF16: CALL(FOUR_BF16, 2, 3); break;                                                  \
-    case FOUR_E2M1: CALL(FOUR_E2M1, 2, 3); break;                                                  \
-    case 1: CALL(1, 2, 3); break;                                                                  \
-    case 2: CALL(2, 2, 3); break;                                                                  \
-    case 3: CALL(3, 2, 3); break;                                                                  \
-    case 4: CALL(4, 2, 3); break;                                                                  \
-    case 5: CALL(5, 1, 3); break;                                                                  \
-    case 6: CALL(6, 1, 3); break;                                                                  \
-    case 8: CALL(8, 1, 2); break;                                                                  \
-    }
-
-static bool is_few(int64_t n, int64_t in) {
-    return n <= FEW && n * (in + FEW_PAD) * 2 <= FEW_SHARED;
-}
-
 static void few(struct context *c, int count, const struct tensor y[], struct tensor x,
                 const struct weight *const w[], bool gated, enum activation act) {
     struct few f = {};
     f.count = count, f.shape = shape_of(w[0]);
     f.x = (const float *)x.data, f.ldx = x.stride[0], f.n = (int)x.n[0];
     f.aligned = ((uintptr_t)x.data | (size_t)x.stride[0] * 4) % 16 == 0;
-    f.gated = gated, f.act = act;
+    f.gated = gated, f.gating.act = act;
     for (int i = 0; i < count; i++) {
-        f.w[i] = matrix_of(w[i], y[i]);
+        f.w[i] = matrix_of(w[i], (float *)y[i].data, y[i].stride[0]);
         f.first[i] = gated ? 0 : f.tiles;
         f.tiles += (int)ceil_div(w[i]->out, 16);
     }
@@ -534,7 +215,7 @@ static struct work reserve(struct context *c, int64_t n, const struct weight *w)
 static void some(struct context *c, struct tensor y, struct tensor x, const struct weight *w,
                  const struct work *k, int kind) {
     struct some f = {};
-    f.w = matrix_of(w, y), f.shape = shape_of(w);
+    f.w = matrix_of(w, (float *)y.data, y.stride[0]), f.shape = shape_of(w);
     f.x = (const __nv_bfloat16 *)k->x.data, f.n = x.n[0];
     round_x(c, k->x, x, kind == 4 || kind == FOUR_BF16);
 #define CALL(KIND, AHEAD, BLOCKS) launch_some<KIND>(c, f, (float *)k->parts.data)
@@ -552,7 +233,7 @@ static bool many(struct context *c, struct tensor y, struct tensor x, const stru
         int64_t count = w->out - row < k->band ? w->out - row : k->band;
         const void *band = (const uint16_t *)w->data.data + row * w->data.stride[0];
         if (kind != DENSE_BF16) {
-            struct matrix m = matrix_of(w, y);
+            struct matrix m = matrix_of(w, (float *)y.data, y.stride[0]);
             struct shape s = shape_of(w);
 #define CALL(KIND, AHEAD, BLOCKS) launch_expand<KIND>(c, k->w.data, m, s, row, count)
             BY_KIND(kind, CALL)

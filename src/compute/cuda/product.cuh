@@ -59,6 +59,16 @@ template <int BITS> struct dense_row {
         }
     }
 
+    // 32 elements that follow each other, from k on.
+    __device__ __forceinline__ void load_run(const struct matrix &m, const struct shape &s,
+                                             int64_t row, int k) {
+        const uint16_t *p = (const uint16_t *)m.data + row * m.ld + k;
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            block[j] =
+                k + 8 * j < s.in ? __ldg((const uint4 *)(p + 8 * j)) : make_uint4(0, 0, 0, 0);
+    }
+
     __device__ __forceinline__ struct eight expand(int j) const {
         struct eight e = {{block[j].x, block[j].y, block[j].z, block[j].w}};
         if (BITS == DENSE_F16) {
@@ -116,6 +126,11 @@ template <int BITS> struct weight_row {
         bias = load_float(m.biases, s.scale_type, row * m.ld_biases + group);
     }
 
+    __device__ __forceinline__ void load_run(const struct matrix &m, const struct shape &s,
+                                             int64_t row, int k) {
+        load(m, s, row, k, 0);
+    }
+
     // The code as the mantissa of 2^23: exact.
     __device__ __forceinline__ float value(int i) const {
         int bit = i * BITS, w = bit >> 5, shift = bit & 31;
@@ -157,6 +172,11 @@ template <> struct weight_row<FOUR_BF16> {
         bias = ((const __nv_bfloat16 *)m.biases)[row * m.ld_biases + group];
     }
 
+    __device__ __forceinline__ void load_run(const struct matrix &m, const struct shape &s,
+                                             int64_t row, int k) {
+        load(m, s, row, k, 0);
+    }
+
     __device__ __forceinline__ struct eight expand(int j) const {
         const __nv_bfloat162 base = __float2bfloat162_rn(128.0f);
         __nv_bfloat162 s = __bfloat162bfloat162(scale), b = __bfloat162bfloat162(bias);
@@ -188,6 +208,11 @@ template <> struct weight_row<FOUR_E2M1> {
         if (at >= s.in) return;
         load_words<4>(word, (const uint32_t *)m.data + row * m.ld + at / 8);
         half_scale = 0.5f * power_of_two(((const uint8_t *)m.scales)[row * m.ld_scales + at / 32]);
+    }
+
+    __device__ __forceinline__ void load_run(const struct matrix &m, const struct shape &s,
+                                             int64_t row, int k) {
+        load(m, s, row, k, 0);
     }
 
     __device__ __forceinline__ struct eight expand(int j) const {

@@ -67,7 +67,7 @@ void cuda_clamp(struct context *c, struct tensor x, float least, float most, flo
     launch(c, "clamp", clamp_kernel, grid_of(v), THREADS, 0, v, least, most, plus);
 }
 
-enum binary { BINARY_ADD, BINARY_COPY, BINARY_ACT_MUL, BINARY_SCALE_ROWS };
+enum binary { BINARY_ADD, BINARY_COPY, BINARY_ACT_MUL, BINARY_SCALE_ROWS, BINARY_SCALE_COLUMNS };
 
 // N columns a thread: 4 where all rows are aligned to 16 bytes.
 template <int N> struct columns { float v[N]; };
@@ -85,13 +85,14 @@ static __global__ void binary_kernel(struct view y, struct view a, struct view b
     if (what == BINARY_SCALE_ROWS)
         for (int i = 0; i < N; i++) from.v[i] = a.p[row * a.ld];
     else
-        from = *(const struct columns<N> *)(a.p + row * a.ld + k);
+        from =
+            *(const struct columns<N> *)(a.p + (what == BINARY_SCALE_COLUMNS ? 0 : row * a.ld) + k);
     if (what == BINARY_ACT_MUL) other = *(const struct columns<N> *)(b.p + row * b.ld + k);
 #pragma unroll
     for (int i = 0; i < N; i++) {
         if (what == BINARY_ADD) t.v[i] += from.v[i];
         if (what == BINARY_COPY) t.v[i] = from.v[i];
-        if (what == BINARY_SCALE_ROWS) t.v[i] *= from.v[i];
+        if (what == BINARY_SCALE_ROWS || what == BINARY_SCALE_COLUMNS) t.v[i] *= from.v[i];
         if (what == BINARY_ACT_MUL) t.v[i] = activated(from.v[i], act) * other.v[i];
     }
     *to = t;
@@ -122,6 +123,11 @@ void cuda_add_to(struct context *c, struct tensor x, struct tensor y) {
 
 void cuda_scale_rows(struct context *c, struct tensor x, struct tensor by) {
     binary(c, x, by, by, BINARY_SCALE_ROWS, 0);
+}
+
+void cuda_scale_columns(struct context *c, struct tensor x, struct tensor by) {
+    struct tensor row = tensor_2d(DT_F32, 1, by.n[0], by.data);
+    binary(c, x, row, row, BINARY_SCALE_COLUMNS, 0);
 }
 
 void cuda_copy_to(struct context *c, struct tensor to, struct tensor from) {
@@ -172,6 +178,94 @@ void cuda_join(struct context *c, struct tensor y, struct tensor a, struct tenso
     if (v.n * v.width == 0) return;
     launch(c, "join", join_kernel, grid_of(v), THREADS, 0, v, view_of(a), view_of(b),
            (int)tensor_width(a), (int)tensor_width(b));
+}
+
+// y [n, width] = rate * softplus(x + bias)
+static __global__ void log_decay_kernel(struct view y, struct view x, const float *rate,
+                                        const float *bias) {
+    wait_for_input();
+    int64_t row = blockIdx.x;
+    int k = my_column();
+    if (k < y.width) y.p[row * y.ld + k] = rate[k] * softplus(x.p[row * x.ld + k] + bias[k]);
+}
+
+void cuda_log_decay(struct context *c, struct tensor y, struct tensor x, struct tensor rate,
+                    struct tensor bias) {
+    struct view v = view_of(y);
+    if (v.n * v.width == 0) return;
+    launch(c, "log_decay", log_decay_kernel, grid_of(v), THREADS, 0, v, view_of(x),
+           (const float *)rate.data, (const float *)bias.data);
+}
+
+// --- streams (Gemma 3n) --------------------------------------------------------------------------
+
+static __global__ void bound_kernel(int32_t *y, const int32_t *id, int64_t n, int64_t limit) {
+    wait_for_input();
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < n) y[i] = id[i] < limit ? id[i] : 0;
+}
+
+void cuda_bound_ids(struct context *c, struct tensor y, struct tensor ids, int64_t limit) {
+    int64_t n = ids.n[0];
+    if (!n) return;
+    launch(c, "bound_ids", bound_kernel, dim3((unsigned)ceil_div(n, THREADS)), THREADS, 0,
+           (int32_t *)y.data, (const int32_t *)ids.data, n, limit);
+}
+
+// One block a row.
+static __global__ void match_kernel(struct view x, struct view like, float least) {
+    wait_for_input();
+    float *p = x.p + blockIdx.x * x.ld, is = 0, wanted = 0;
+    const float *q = like.p + blockIdx.x * like.ld;
+    for (int i = threadIdx.x; i < x.width; i += THREADS) is += p[i] * p[i], wanted += q[i] * q[i];
+    is = block_sum(is) / (float)x.width, wanted = block_sum(wanted) / (float)x.width;
+    float by = sqrtf(wanted) / sqrtf(is < least ? least : is);
+    for (int i = threadIdx.x; i < x.width; i += THREADS) p[i] *= by;
+}
+
+void cuda_match_size(struct context *c, struct tensor x, struct tensor like, float least) {
+    struct view v = view_of(x);
+    if (v.n * v.width == 0) return;
+    launch(c, "match_size", match_kernel, dim3((unsigned)v.n), THREADS, 0, v, view_of(like), least);
+}
+
+// One block a row.
+static __global__ void cut_kernel(struct view x, float by) {
+    wait_for_input();
+    float *p = x.p + blockIdx.x * x.ld, mean = 0, square = 0;
+    for (int i = threadIdx.x; i < x.width; i += THREADS) mean += p[i];
+    mean = block_sum(mean) / (float)x.width;
+    for (int i = threadIdx.x; i < x.width; i += THREADS) square += (p[i] - mean) * (p[i] - mean);
+    float least = by * sqrtf(block_sum(square) / (float)x.width);
+    for (int i = threadIdx.x; i < x.width; i += THREADS) {
+        float v = p[i] - mean;
+        p[i] = v < least ? 0.0f : v - least;
+    }
+}
+
+void cuda_cut_below(struct context *c, struct tensor x, float by) {
+    struct view v = view_of(x);
+    if (v.n * v.width == 0) return;
+    launch(c, "cut_below", cut_kernel, dim3((unsigned)v.n), THREADS, 0, v, by);
+}
+
+static __global__ void mix_kernel(struct view y, struct view x, struct view w, int in, int width) {
+    wait_for_input();
+    int64_t row = blockIdx.x;
+    int k = my_column();
+    if (k >= y.width) return;
+    float sum = 0;
+    for (int i = 0; i < in; i++)
+        sum += w.p[row * w.ld + k / width * in + i] * x.p[row * x.ld + i * width + k % width];
+    y.p[row * y.ld + k] = sum;
+}
+
+void cuda_mix_streams(struct context *c, struct tensor y, struct tensor x, struct tensor w,
+                      int64_t in) {
+    struct view v = view_of(y);
+    if (v.n * v.width == 0) return;
+    launch(c, "mix_streams", mix_kernel, grid_of(v), THREADS, 0, v, view_of(x), view_of(w), (int)in,
+           (int)(x.n[1] / in));
 }
 
 // --- norms ---------------------------------------------------------------------------------------

@@ -77,51 +77,68 @@ static inline struct matrix affine_matrix(struct machine *m, const struct layout
     return a;
 }
 
-static inline struct matrix mxfp4_matrix(struct machine *m, int64_t out, int64_t in) {
-    static const double values[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-    int64_t n = out * in;
-    struct matrix a = {.value = mem_array((size_t)n, 8)};
-    a.spread = mem_array((size_t)n, 8);
-    a.size = mem_array((size_t)n, 8);
-    uint8_t *codes = mem_array((size_t)n / 2, 1), *scales = mem_array((size_t)n / 32, 1);
-    for (int64_t g = 0; g < n / 32; g++) scales[g] = (uint8_t)(122 + random_bits() % 8);
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t code = random_bits() & 15;
-        codes[i / 2] |= (uint8_t)(code << i % 2 * 4);
-        a.value[i] = ldexp(code & 8 ? -values[code & 7] : values[code & 7], scales[i / 32] - 127);
-        a.spread[i] = a.size[i] = fabs(a.value[i]);
-    }
-    a.w = (struct weight){WEIGHT_MXFP4, out, in, 4, 32, .bias = {0}};
-    a.w.data = tensor_2d(DT_U32, out, in / 8, put(m, codes, (size_t)n / 2));
-    a.w.scales = tensor_2d(DT_F8_E8M0, out, in / 32, put(m, scales, (size_t)n / 32));
-    free(codes), free(scales);
-    return a;
-}
-
 static inline double e4m3_value(int b) {
     int exp = b >> 3 & 15, man = b & 7;
     double v = exp ? ldexp(8 + man, exp - 10) : ldexp(man, -9);
     return b & 128 ? -v : v;
 }
 
+// MXFP4 or NVFP4.
+static inline struct matrix e2m1_matrix(struct machine *m, const struct layout *l, int64_t out,
+                                        int64_t in) {
+    static const double values[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    bool nv = l->kind == WEIGHT_NVFP4;
+    int64_t n = out * in, groups = n / l->group;
+    struct matrix a = {.value = mem_array((size_t)n, 8)};
+    a.spread = mem_array((size_t)n, 8);
+    a.size = mem_array((size_t)n, 8);
+    uint8_t *codes = mem_array((size_t)n / 2, 1), *scales = mem_array((size_t)groups, 1);
+    for (int64_t g = 0; g < groups; g++)
+        scales[g] = (uint8_t)(nv ? 20 + random_bits() % 30 : 122 + random_bits() % 8);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t code = random_bits() & 15;
+        uint8_t by = scales[i / l->group];
+        codes[i / 2] |= (uint8_t)(code << i % 2 * 4);
+        double scale = nv ? 0.75 * e4m3_value(by) : ldexp(1, by - 127);
+        a.value[i] = (code & 8 ? -values[code & 7] : values[code & 7]) * scale;
+        a.spread[i] = a.size[i] = fabs(a.value[i]);
+    }
+    a.w = (struct weight){l->kind, out, in, 4, l->group, .factor = 0.75f};
+    a.w.data = tensor_2d(DT_U32, out, in / 8, put(m, codes, (size_t)n / 2));
+    a.w.scales = tensor_2d(l->type, out, in / l->group, put(m, scales, (size_t)groups));
+    free(codes), free(scales);
+    return a;
+}
+
+// As bytes of F8_E8M0, random ones.
+static inline void *powers_of_two(double *scale, int64_t n) {
+    uint8_t *bytes = mem_array((size_t)n, 1);
+    for (int64_t i = 0; i < n; i++) {
+        bytes[i] = (uint8_t)(116 + random_bits() % 8);
+        scale[i] = ldexp(1, bytes[i] - 127);
+    }
+    return bytes;
+}
+
 static inline struct matrix f8_matrix(struct machine *m, const struct layout *l, int64_t out,
                                       int64_t in) {
+    int64_t rows = l->bits ? 1 : l->group; // MXFP8's blocks are of one row
     int64_t n = out * in, side = l->group, across = (in + side - 1) / side;
-    int64_t blocks = (out + side - 1) / side * across;
+    int64_t blocks = (out + rows - 1) / rows * across;
     struct matrix a = {.value = mem_array((size_t)n, 8)};
     a.spread = mem_array((size_t)n, 8);
     a.size = mem_array((size_t)n, 8);
     double *scale = mem_array((size_t)blocks, 8);
     for (int64_t i = 0; i < blocks; i++) scale[i] = (0.5 + uniform()) / 100;
-    void *scales = round_to(l->type, scale, blocks, scale);
+    void *scales = l->bits ? powers_of_two(scale, blocks) : round_to(l->type, scale, blocks, scale);
     uint8_t *data = mem_array((size_t)n, 1);
     for (int64_t i = 0; i < n; i++) {
         data[i] = (uint8_t)(random_bits() & 0xf7); // 0x7f and 0xff are no numbers
-        double by = scale[i / in / side * across + i % in / side];
+        double by = scale[i / in / rows * across + i % in / side];
         a.value[i] = e4m3_value(data[i]) * by;
         a.spread[i] = a.size[i] = fabs(a.value[i]);
     }
-    a.w = (struct weight){WEIGHT_F8, out, in, .group = l->group, .block_rows = l->group};
+    a.w = (struct weight){WEIGHT_F8, out, in, .group = l->group, .block_rows = rows};
     a.w.data = tensor_2d(DT_F8_E4M3, out, in, put(m, data, (size_t)n));
     a.w.scales = tensor_2d(l->type, blocks / across, across,
                            put(m, scales, (size_t)blocks * dtype_size(l->type)));
@@ -133,7 +150,7 @@ static inline struct matrix tight_matrix(struct machine *m, const struct layout 
                                          int64_t in) {
     if (l->kind == WEIGHT_DENSE) return dense_matrix(m, l->type, out, in);
     if (l->kind == WEIGHT_F8) return f8_matrix(m, l, out, in);
-    return l->kind == WEIGHT_AFFINE ? affine_matrix(m, l, out, in) : mxfp4_matrix(m, out, in);
+    return l->kind == WEIGHT_AFFINE ? affine_matrix(m, l, out, in) : e2m1_matrix(m, l, out, in);
 }
 
 static inline double *take(double *from, int64_t rows, int64_t width, int64_t row_step,
@@ -185,7 +202,7 @@ static const struct layout layouts[] = {
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
 static inline int64_t whole_groups(const struct layout *l, int64_t in) {
-    return l->kind == WEIGHT_DENSE || l->kind == WEIGHT_F8
+    return l->kind == WEIGHT_DENSE || (l->kind == WEIGHT_F8 && !l->bits)
                ? in
                : (in + l->group - 1) / l->group * l->group;
 }

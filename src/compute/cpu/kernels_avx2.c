@@ -2,6 +2,7 @@
 #if defined(__x86_64__)
 #include "compute/cpu/simd_attend.h"
 #include "compute/cpu/simd_delta.h"
+#include "compute/cpu/simd_f8.h"
 #include "compute/cpu/simd_matmul.h"
 #include "compute/cpu/simd_q8_few.h"
 #include "compute/cpu/simd_q8_many.h"
@@ -9,7 +10,9 @@
 #include "compute/cpu/simd_rows.h"
 
 static void matmul_tile(const struct matmul *m, const struct tile *t, float *work) {
-    if (!m->q)
+    if (f8_direct(m, t))
+        matmul_f8(m, t);
+    else if (!m->q)
         matmul_f32(m, t, work);
     else if (t->r1 - t->r0 > Q8_ROWS)
         q8_many(m, t, work);

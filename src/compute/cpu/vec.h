@@ -70,12 +70,11 @@ static inline vf vf_from_i8(const uint8_t *p) {
 }
 // 16 bytes of F8_E4M3 (tensor.h)
 static inline vf vf_from_e4m3(const uint8_t *p) {
-    __m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)p));
-    __m256i size = _mm256_and_si256(b, _mm256_set1_epi16(127));
-    __m256i nan = _mm256_cmpeq_epi16(size, _mm256_set1_epi16(127));
-    __m256i h = _mm256_or_si256(_mm256_slli_epi16(size, 7),
-                                _mm256_slli_epi16(_mm256_sub_epi16(b, size), 8));
-    h = _mm256_or_si256(h, _mm256_and_si256(nan, _mm256_set1_epi16(0x7e00)));
+    __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
+    __m256i h = _mm256_and_si256(_mm256_slli_epi16(b, 7), _mm256_set1_epi16((int16_t)0xbf80));
+    __m256i top = _mm256_set1_epi16(0x3f80); // the size of NaN
+    __mmask16 nan = _mm256_cmpeq_epi16_mask(_mm256_and_si256(h, top), top);
+    h = _mm256_mask_blend_epi16(nan, h, _mm256_set1_epi16(0x7e00));
     return vf_mul(_mm512_cvtph_ps(h), vf_set(256));
 }
 // F8_E8M0 (tensor.h), each in 32 bits
@@ -209,10 +208,10 @@ static inline vf vf_from_i8(const uint8_t *p) {
 }
 // 8 bytes of F8_E4M3 (tensor.h)
 static inline vf vf_from_e4m3(const uint8_t *p) {
-    __m128i b = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)p));
-    __m128i size = _mm_and_si128(b, _mm_set1_epi16(127));
-    __m128i nan = _mm_cmpeq_epi16(size, _mm_set1_epi16(127));
-    __m128i h = _mm_or_si128(_mm_slli_epi16(size, 7), _mm_slli_epi16(_mm_sub_epi16(b, size), 8));
+    __m128i b = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)p));
+    __m128i h = _mm_and_si128(_mm_slli_epi16(b, 7), _mm_set1_epi16((int16_t)0xbf80));
+    __m128i top = _mm_set1_epi16(0x3f80); // the size of NaN
+    __m128i nan = _mm_cmpeq_epi16(_mm_and_si128(h, top), top);
     h = _mm_or_si128(h, _mm_and_si128(nan, _mm_set1_epi16(0x7e00)));
     return vf_mul(_mm256_cvtph_ps(h), vf_set(256));
 }

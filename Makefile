@@ -4,11 +4,13 @@
 #
 #   make                 build/mlxcel, build/mlxcel-server, build/libmlxcel.a
 #   make demo            builds, fetches a small model, asks it something
-#   make test            builds and runs the tests; PRESET=asan or tsan runs them under that
+#   make test            builds and runs the tests; PRESET=asan or tsan runs them under that,
+#                        PRESET=arm64 those of the kernels for 64-bit Arm under qemu
 #   make check           format, layers, names, clang-tidy, cppcheck
 #   make fuzz            every fuzz target for FUZZ_SECONDS
 #   make install         into DESTDIR and PREFIX
-#   make deps            installs what building, testing, checking and fuzzing need
+#   make deps            installs what building, testing, checking and fuzzing need, and, where it
+#                        can be had, what tests for 64-bit Arm need
 #   make clean           removes the build folders
 
 PRESET ?= release
@@ -19,9 +21,15 @@ CTEST_FLAGS ?=
 
 build = build$(patsubst -release,,-$(PRESET))
 
+# The tests that are for a preset, where not all are: their label, and the target that builds them.
+tests-tsan = threaded
+tests-arm64 = kernels
+tests = $(tests-$(PRESET))
+
 # A folder keeps the generator that it was first configured with.
 define compile
 @tools/deps $(3)
+$(if $(filter arm64,$(2)),@tools/deps arm64 && tools/sysroot $(1)/sysroot)
 @test -f $(1)/build.ninja || test -f $(1)/Makefile || { rm -rf $(1)/CMakeCache.txt; set -x; \
   cmake --preset $(2) $$(command -v ninja >/dev/null && echo -G Ninja); }
 cmake --build $(1) -j $(JOBS) $(4)
@@ -35,12 +43,11 @@ demo:
 	$(call compile,build,release,demo,--target programs)
 	tools/demo
 
-# ctest's summary is the last thing printed. TSan: only what has threads.
+# ctest's summary is the last thing printed.
 test:
-	$(call compile,$(build),$(PRESET),build,$(if $(filter tsan,$(PRESET)),--target threaded))
+	$(call compile,$(build),$(PRESET),build,$(tests:%=--target %))
 	$(if $(filter tsan,$(PRESET)),tools/no-aslr) ctest --test-dir $(build) --output-on-failure \
-	  --no-tests=error --no-label-summary $(if $(filter tsan,$(PRESET)),-L threads) \
-	  -j $(JOBS) $(CTEST_FLAGS)
+	  --no-tests=error --no-label-summary $(tests:%=-L %) -j $(JOBS) $(CTEST_FLAGS)
 
 check:
 	$(call compile,build,release,check)
@@ -55,6 +62,7 @@ install: all
 
 deps:
 	tools/deps all
+	-tools/deps arm64
 
 clean:
 	rm -rf build build-*/

@@ -1,6 +1,6 @@
 // How fast the ops are, next to what the machine can read:
 //
-//   build/bench_ops [ISA] [THREADS] [LAYOUT]   (plain, avx2, avx512 or best; 0: one a physical
+//   build/bench_ops [ISA] [THREADS] [LAYOUT]   (plain, avx2, avx512, neon or best; 0: one a physical
 //   core;
 //                                              layouts whose names hold LAYOUT, or "attention")
 //

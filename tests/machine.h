@@ -148,11 +148,11 @@ static inline void expect_near(const char *what, int64_t at, double got, double 
 // order of sums: `tolerance` of the greatest.
 static inline void expect_same(const char *what, const float *got, const float *want, int64_t n,
                                double tolerance) {
-    double most = 0;
+    float most = 0;
     if (on_cpu()) assert_memory_equal(got, want, (size_t)n * sizeof *got);
-    for (int64_t i = 0; i < n && !on_cpu(); i++) most = fmax(most, fabs((double)want[i]));
+    for (int64_t i = 0; i < n && !on_cpu(); i++) most = fmaxf(most, fabsf(want[i]));
     for (int64_t i = 0; i < n && !on_cpu(); i++)
-        expect_near(what, i, got[i], want[i], tolerance * most);
+        expect_near(what, i, got[i], want[i], tolerance * (double)most);
 }
 
 // --- rounding ------------------------------------------------------------------------------------

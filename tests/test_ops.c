@@ -158,10 +158,11 @@ static void check_published(struct machine *m) {
         struct tensor x = put_stored(m, &f, "x");
         float *y = get(m, linear(&m->c, tensor_2d(DT_F32, 1, in, x.data), &w));
         float *want = get(m, put_stored(m, &f, "y")); // the file may hold it at any alignment
-        double most = 0, tolerance = m->c.precision == PRECISION_F32 ? 1e-5 : 0.05;
-        for (int64_t o = 0; o < out; o++) most = fmax(most, fabs((double)want[o]));
+        double tolerance = m->c.precision == PRECISION_F32 ? 1e-5 : 0.05;
+        float most = 0;
+        for (int64_t o = 0; o < out; o++) most = fmaxf(most, fabsf(want[o]));
         for (int64_t o = 0; o < out; o++)
-            expect_near(all.name[i], o, y[o], want[o], tolerance * most);
+            expect_near(all.name[i], o, y[o], want[o], tolerance * (double)most);
         free(y), free(want), free(path);
         st_close(&f);
         machine_clear(m);

@@ -522,6 +522,8 @@ bool isa_supported(enum isa isa) {
         return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vnni");
+#elif defined(__aarch64__)
+    if (isa == ISA_NEON) return true;
 #endif
     return isa == ISA_BEST;
 }
@@ -530,7 +532,10 @@ static const struct cpu_kernels *kernels_of(enum isa isa) {
 #if defined(__x86_64__)
     if (isa == ISA_AVX2) return &kernels_avx2;
     if (isa == ISA_AVX512) return &kernels_avx512;
+#elif defined(__aarch64__)
+    if (isa == ISA_NEON) return &kernels_neon;
 #endif
+    (void)isa;
     return &kernels_plain;
 }
 

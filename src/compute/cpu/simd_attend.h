@@ -8,7 +8,7 @@
 
 #include "compute/cpu/simd_rows.h"
 
-enum { TILE_Q = 4, TILE_T = LANES == 16 ? 4 : 2, TOKENS = ATTEND_TOKENS };
+enum { TILE_Q = 4, TILE_T = REGISTERS == 32 ? 4 : 2, TOKENS = ATTEND_TOKENS };
 
 // out [width, TOKENS] = the keys, transposed; lanes past the last token repeat it.
 static void transpose_keys(const struct attend *a, float *out) {

@@ -9,7 +9,7 @@
 #include "compute/cpu/simd_rows.h"
 
 // Outputs and rows that are computed together: what the registers hold.
-enum { TILE_W = 4, TILE_X = LANES == 16 ? 6 : 3 };
+enum { TILE_W = 4, TILE_X = REGISTERS == 32 ? 6 : 3 };
 
 // Dense weights of few rows are read as published, four rows side by side, each fetched so many
 // bytes ahead: one after the other has too few reads in flight. For more rows than DIRECT_ROWS, and
@@ -51,16 +51,21 @@ INLINE void dots(int wr, int xr, enum dtype type, bool fetch, const struct chunk
             for (int a = 0; a < wr; a++) acc[a][b] = vf_fma(left[a], right, acc[a][b]);
         }
     }
-    for (int b = 0; b < xr && i < c->k; b++) {
-        vf right = vf_load_n(x + b * c->ldx + i, c->k - i);
-        for (int a = 0; a < wr; a++) {
-            vf left = vf_load_as_n(w + a * c->ld, type, i, c->k - i);
-            acc[a][b] = vf_fma(left, right, acc[a][b]);
-        }
+    if (i < c->k) {
+        float left[TILE_W][LANES], right[6][LANES];
+        for (int a = 0; a < wr; a++)
+            vf_store(left[a], vf_load_as_n(w + a * c->ld, type, i, c->k - i));
+        for (int b = 0; b < xr; b++) vf_store(right[b], vf_load_n(x + b * c->ldx + i, c->k - i));
+        for (int b = 0; b < xr; b++)
+            for (int a = 0; a < wr; a++)
+                acc[a][b] = vf_fma(vf_load(left[a]), vf_load(right[b]), acc[a][b]);
     }
+    float sum[6][TILE_W];
+    for (int b = 0; b < xr; b++)
+        for (int a = 0; a < wr; a++) sum[b][a] = vf_sum(acc[a][b]);
     for (int b = 0; b < xr; b++) {
         float *y = c->y + (r + b) * c->ldy + o;
-        for (int a = 0; a < wr; a++) y[a] = (c->start ? c->start[o + a] : y[a]) + vf_sum(acc[a][b]);
+        for (int a = 0; a < wr; a++) y[a] = (c->start ? c->start[o + a] : y[a]) + sum[b][a];
     }
 }
 

@@ -232,12 +232,7 @@ static void unpack_codes(uint8_t *out, const uint32_t *row, int bits, int64_t fr
         return;
     }
     const uint8_t *packed = (const uint8_t *)row + from / 2;
-    for (int64_t i = 0; i < n; i += 32) {
-        __m128i b = _mm_loadu_si128((const __m128i *)(packed + i / 2)), low = _mm_set1_epi8(15);
-        __m128i even = _mm_and_si128(b, low), odd = _mm_and_si128(_mm_srli_epi16(b, 4), low);
-        _mm_storeu_si128((__m128i *)(out + i), _mm_unpacklo_epi8(even, odd));
-        _mm_storeu_si128((__m128i *)(out + i + 16), _mm_unpackhi_epi8(even, odd));
-    }
+    for (int64_t i = 0; i < n; i += 32) split_bytes(out + i, packed + i / 2);
 }
 
 static void dequantize_dense(struct tensor t, int64_t row, int64_t from, int64_t n, float *y) {
@@ -262,16 +257,13 @@ static void scale_blocks(const struct weight *w, int64_t row, int64_t from, int6
 static void dequantize_e2m1(const struct weight *w, int64_t row, int64_t from, int64_t n,
                             float *y) {
     const uint8_t *codes = (const uint8_t *)w->data.data + row * w->data.stride[0] * 4;
-    __m128i twice = _mm_loadu_si128((const __m128i *)e2m1_twice), low = _mm_set1_epi8(15);
     float factor = w->layout == WEIGHT_NVFP4 ? w->factor : 1;
     for (int64_t at = from; at < from + n; at += 16) {
         int64_t g = row * w->scales.stride[0] + at / w->group;
         vf half = vf_set(0.5f);
         vf scale = vf_set(load_float(w->scales.data, w->scales.type, g) * factor);
-        __m128i b = _mm_loadl_epi64((const __m128i *)(codes + at / 2));
-        b = _mm_unpacklo_epi8(_mm_and_si128(b, low), _mm_and_si128(_mm_srli_epi16(b, 4), low));
         uint8_t value[16];
-        _mm_storeu_si128((__m128i *)value, _mm_shuffle_epi8(twice, b));
+        look_up_codes(value, codes + at / 2, e2m1_twice);
         for (int64_t i = 0; i < 16; i += LANES)
             vf_store(y + at - from + i, vf_mul(vf_mul(vf_from_i8(value + i), half), scale));
     }

@@ -93,6 +93,8 @@ static struct peak_loops loops_of(const struct device *d) {
 #if defined(__x86_64__)
     if (d->kernels == &kernels_avx2) return peak_avx2;
     if (d->kernels == &kernels_avx512) return peak_avx512;
+#elif defined(__aarch64__)
+    if (d->kernels == &kernels_neon) return peak_neon;
 #endif
     (void)d;
     return (struct peak_loops){plain_f32, NULL};

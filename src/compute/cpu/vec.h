@@ -1,10 +1,14 @@
-// A vector of f32 as wide as the file's instruction set: 16 lanes with AVX-512, 8 with AVX2. Only
-// *_avx2.c and *_avx512.c include this; everything is static, so that no code made for one machine
-// is linked into what runs on another.
+// A vector of f32 as wide as the file's instruction set: 16 lanes with AVX-512, 8 with AVX2, 4 with
+// NEON. Only the files named for an instruction set include this; everything is static, so that no
+// code made for one machine is linked into what runs on another.
 #ifndef COMPUTE_CPU_VEC_H
 #define COMPUTE_CPU_VEC_H
 
+#if defined(__ARM_NEON)
+#include <arm_neon.h>
+#else
 #include <immintrin.h>
+#endif
 #include <math.h>
 #include <string.h>
 
@@ -12,9 +16,117 @@
 
 #define INLINE __attribute__((always_inline)) static inline // loops over constants unroll
 
-#if defined(__AVX512F__)
+#if defined(__ARM_NEON)
 
-enum { LANES = 16 };
+enum { LANES = 4, REGISTERS = 32 };
+typedef float32x4_t vf;
+
+static inline vf vf_zero(void) { return vdupq_n_f32(0); }
+static inline vf vf_set(float a) { return vdupq_n_f32(a); }
+static inline vf vf_load(const float *p) { return vld1q_f32(p); }
+static inline void vf_store(float *p, vf a) { vst1q_f32(p, a); }
+static inline void vf_store_n(float *p, vf a, int64_t n) {
+    float all[4];
+    vst1q_f32(all, a);
+    memcpy(p, all, (size_t)n * sizeof *p);
+}
+static inline vf vf_add(vf a, vf b) { return vaddq_f32(a, b); }
+static inline vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
+static inline vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
+static inline vf vf_div(vf a, vf b) { return vdivq_f32(a, b); }
+static inline vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }  // a * b + c
+static inline vf vf_fnma(vf a, vf b, vf c) { return vfmsq_f32(c, a, b); } // c - a * b
+// Where either is NaN, b.
+static inline vf vf_max(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+static inline vf vf_min(vf a, vf b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+static inline vf vf_sqrt(vf a) { return vsqrtq_f32(a); }
+static inline vf vf_round(vf a) { return vrndnq_f32(a); }
+// a * 2^n, n a whole number in [-250, 250]; by halves, so that each factor is a normal number
+static inline vf vf_ldexp(vf a, vf n) {
+    int32x4_t all = vcvtq_s32_f32(n), half = vshrq_n_s32(all, 1), one = vdupq_n_s32(127);
+    int32x4_t x = vshlq_n_s32(vaddq_s32(half, one), 23);
+    int32x4_t y = vshlq_n_s32(vaddq_s32(vsubq_s32(all, half), one), 23);
+    return vf_mul(vf_mul(a, vreinterpretq_f32_s32(x)), vreinterpretq_f32_s32(y));
+}
+
+static inline vf vf_from_f16(const uint16_t *p) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+static inline vf vf_from_bf16(const uint16_t *p) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
+static inline void vf_to_f16(uint16_t *p, vf a) {
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
+}
+static inline void vf_to_bf16(uint16_t *p, vf a) {
+    uint32x4_t u = vreinterpretq_u32_f32(a), even = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
+    uint32x4_t up = vaddq_u32(u, vaddq_u32(even, vdupq_n_u32(0x7fff)));
+    up = vbslq_u32(vceqq_f32(a, a), up, vorrq_u32(u, vdupq_n_u32(0x400000)));
+    vst1_u16(p, vshrn_n_u32(up, 16));
+}
+static inline uint16x4_t four_bytes(const uint8_t *p) {
+    uint32_t all;
+    memcpy(&all, p, sizeof all);
+    return vget_low_u16(vmovl_u8(vcreate_u8(all)));
+}
+// 4 bytes, each a whole number in [0, 255]
+static inline vf vf_from_u8(const uint8_t *p) { return vcvtq_f32_u32(vmovl_u16(four_bytes(p))); }
+// 4 bytes, each a whole number in [-128, 127]
+static inline vf vf_from_i8(const uint8_t *p) {
+    int32x4_t wide = vreinterpretq_s32_u32(vshll_n_u16(four_bytes(p), 16));
+    return vcvtq_f32_s32(vshrq_n_s32(vshlq_n_s32(wide, 8), 24));
+}
+// 4 bytes of F8_E4M3 (tensor.h)
+static inline vf vf_from_e4m3(const uint8_t *p) {
+    uint16x4_t b = four_bytes(p), size = vand_u16(b, vdup_n_u16(127));
+    uint16x4_t nan = vand_u16(vceq_u16(size, vdup_n_u16(127)), vdup_n_u16(0x7e00));
+    uint16x4_t h = vorr_u16(vshl_n_u16(size, 7), vshl_n_u16(vsub_u16(b, size), 8));
+    return vf_mul(vcvt_f32_f16(vreinterpret_f16_u16(vorr_u16(h, nan))), vf_set(256));
+}
+// 4 bytes of F8_E8M0 (tensor.h)
+static inline vf vf_from_e8m0(const uint8_t *p) {
+    uint32x4_t b = vmovl_u16(four_bytes(p)), least = vdupq_n_u32(0x400000);
+    uint32x4_t ends = vorrq_u32(vceqzq_u32(b), vceqq_u32(b, vdupq_n_u32(255)));
+    return vreinterpretq_f32_u32(vorrq_u32(vshlq_n_u32(b, 23), vandq_u32(ends, least)));
+}
+
+static inline float vf_sum(vf a) { return vaddvq_f32(a); }
+// Every other one of 2 LANES - 1 elements, of which b holds the last LANES.
+static inline vf vf_every_other(vf a, vf b) { return vuzp1q_f32(a, vextq_f32(b, b, 1)); }
+// vf_sum of each of four, added in the same order
+static inline void vf_sum4(const vf a[4], float out[4]) {
+    vst1q_f32(out, vpaddq_f32(vpaddq_f32(a[0], a[1]), vpaddq_f32(a[2], a[3])));
+}
+static inline float vf_top(vf a) { return vmaxvq_f32(a); }
+
+// In place: row i, lane j becomes row j, lane i.
+static inline void vf_transpose(vf r[LANES]) {
+    float64x2_t a = vreinterpretq_f64_f32(vtrn1q_f32(r[0], r[1]));
+    float64x2_t b = vreinterpretq_f64_f32(vtrn2q_f32(r[0], r[1]));
+    float64x2_t c = vreinterpretq_f64_f32(vtrn1q_f32(r[2], r[3]));
+    float64x2_t d = vreinterpretq_f64_f32(vtrn2q_f32(r[2], r[3]));
+    r[0] = vreinterpretq_f32_f64(vtrn1q_f64(a, c));
+    r[1] = vreinterpretq_f32_f64(vtrn1q_f64(b, d));
+    r[2] = vreinterpretq_f32_f64(vtrn2q_f64(a, c));
+    r[3] = vreinterpretq_f32_f64(vtrn2q_f64(b, d));
+}
+
+// 16 bytes as 32 codes of 4 bits, the low one of each byte first.
+static inline void split_bytes(uint8_t *out, const uint8_t *p) {
+    uint8x16_t b = vld1q_u8(p), low = vandq_u8(b, vdupq_n_u8(15)), high = vshrq_n_u8(b, 4);
+    vst1q_u8(out, vzip1q_u8(low, high));
+    vst1q_u8(out + 16, vzip2q_u8(low, high));
+}
+// What the table has for the 16 codes of 4 bits in 8 bytes.
+static inline void look_up_codes(uint8_t *out, const uint8_t *p, const int8_t table[16]) {
+    uint8x8_t b = vld1_u8(p), low = vand_u8(b, vdup_n_u8(15)), high = vshr_n_u8(b, 4);
+    uint8x16_t codes = vcombine_u8(vzip1_u8(low, high), vzip2_u8(low, high));
+    vst1q_u8(out, vqtbl1q_u8(vld1q_u8((const uint8_t *)table), codes));
+}
+
+#elif defined(__AVX512F__)
+
+enum { LANES = 16, REGISTERS = 32 };
 typedef __m512 vf;
 
 static inline __mmask16 first_lanes(int64_t n) { return (__mmask16)((1u << n) - 1); }
@@ -143,7 +255,7 @@ static inline void vf_transpose(vf r[LANES]) {
 
 #else
 
-enum { LANES = 8 };
+enum { LANES = 8, REGISTERS = 16 };
 typedef __m256 vf;
 
 static inline vf vf_zero(void) { return _mm256_setzero_ps(); }
@@ -273,6 +385,23 @@ static inline void vf_transpose(vf r[LANES]) {
     }
 }
 
+#endif
+
+#if !defined(__ARM_NEON)
+// 16 bytes as 32 codes of 4 bits, the low one of each byte first.
+static inline void split_bytes(uint8_t *out, const uint8_t *p) {
+    __m128i b = _mm_loadu_si128((const __m128i *)p), low = _mm_set1_epi8(15);
+    __m128i even = _mm_and_si128(b, low), odd = _mm_and_si128(_mm_srli_epi16(b, 4), low);
+    _mm_storeu_si128((__m128i *)out, _mm_unpacklo_epi8(even, odd));
+    _mm_storeu_si128((__m128i *)(out + 16), _mm_unpackhi_epi8(even, odd));
+}
+// What the table has for the 16 codes of 4 bits in 8 bytes.
+static inline void look_up_codes(uint8_t *out, const uint8_t *p, const int8_t table[16]) {
+    __m128i b = _mm_loadl_epi64((const __m128i *)p), low = _mm_set1_epi8(15);
+    b = _mm_unpacklo_epi8(_mm_and_si128(b, low), _mm_and_si128(_mm_srli_epi16(b, 4), low));
+    __m128i all = _mm_loadu_si128((const __m128i *)table);
+    _mm_storeu_si128((__m128i *)out, _mm_shuffle_epi8(all, b));
+}
 #endif
 
 // LANES elements of a float type's memory from element i on.

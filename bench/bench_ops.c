@@ -1,8 +1,9 @@
 // How fast the ops are, next to what the machine can read:
 //
-//   build/bench_ops [ISA] [THREADS] [LAYOUT]   (plain, avx2, avx512, neon or best; 0: one a physical
-//   core;
-//                                              layouts whose names hold LAYOUT, or "attention")
+//   build/bench_ops [ISA] [THREADS] [LAYOUT]
+//
+// ISA is one of MLXCEL_CPU_ISA's; THREADS 0: one a physical core; LAYOUT: layouts whose names hold
+// it, or "attention".
 //
 // Products are timed over weights that together exceed the caches, in pages as small as a mapped
 // file's, as a decode step meets them; every figure is the best of several runs. With one thread

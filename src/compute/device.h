@@ -8,7 +8,7 @@
 struct ops;
 struct cuda;
 
-enum isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_NEON, ISA_BEST };
+enum isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_NEON, ISA_DOTPROD, ISA_BEST };
 
 struct device_options {
     struct pool_options pool; // CPU

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
 
 #include "base/mem.h"
 #include "compute/cpu/memory.h"
@@ -508,6 +511,18 @@ static const struct ops cpu_ops = {
     .close = cpu_close,
 };
 
+#if defined(__aarch64__)
+static bool has_dotprod(void) {
+#if defined(__ARM_FEATURE_DOTPROD)
+    return true; // all machines that this is compiled for
+#elif defined(HWCAP_ASIMDDP)
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#else
+    return false;
+#endif
+}
+#endif
+
 // AVX-512 here means F, BW, VL, DQ and VNNI: a machine without the last uses the AVX2 kernels.
 bool isa_supported(enum isa isa) {
     if (isa == ISA_PLAIN) return true;
@@ -524,6 +539,7 @@ bool isa_supported(enum isa isa) {
                __builtin_cpu_supports("avx512vnni");
 #elif defined(__aarch64__)
     if (isa == ISA_NEON) return true;
+    if (isa == ISA_DOTPROD) return has_dotprod();
 #endif
     return isa == ISA_BEST;
 }
@@ -534,6 +550,7 @@ static const struct cpu_kernels *kernels_of(enum isa isa) {
     if (isa == ISA_AVX512) return &kernels_avx512;
 #elif defined(__aarch64__)
     if (isa == ISA_NEON) return &kernels_neon;
+    if (isa == ISA_DOTPROD) return &kernels_dotprod;
 #endif
     (void)isa;
     return &kernels_plain;

@@ -203,7 +203,8 @@ struct cpu_kernels {
     void (*delta_carry)(const struct delta_carry *d);
 };
 
-extern const struct cpu_kernels kernels_plain, kernels_avx2, kernels_avx512, kernels_neon;
+extern const struct cpu_kernels kernels_plain, kernels_avx2, kernels_avx512, kernels_neon,
+    kernels_dotprod;
 
 // Element i of a float tensor's memory (F32, F16, BF16, F8_E4M3 or F8_E8M0) as f32.
 float load_float(const void *p, enum dtype type, int64_t i);

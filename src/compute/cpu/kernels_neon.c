@@ -3,11 +3,13 @@
 #include "compute/cpu/simd_attend.h"
 #include "compute/cpu/simd_delta.h"
 #include "compute/cpu/simd_matmul.h"
+#include "compute/cpu/simd_q8_neon.h"
 #include "compute/cpu/simd_recurrent.h"
 #include "compute/cpu/simd_rows.h"
 
 const struct cpu_kernels kernels_neon = {
-    .matmul = matmul_f32,
+    .matmul = matmul_tile,
+    .quantize = quantize_row,
     .dequantize_row = dequantize_row,
     .rms_norm = rms_norm_row,
     .layer_norm = layer_norm_row,

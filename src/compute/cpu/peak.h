@@ -13,6 +13,6 @@ struct peak_loops {
     double (*int8)(int64_t rounds, float *sink); // NULL: the kernels have no 8-bit products
 };
 
-extern const struct peak_loops peak_avx2, peak_avx512, peak_neon;
+extern const struct peak_loops peak_avx2, peak_avx512, peak_neon, peak_dotprod;
 
 #endif

@@ -95,6 +95,8 @@ static struct peak_loops loops_of(const struct device *d) {
     if (d->kernels == &kernels_avx512) return peak_avx512;
 #elif defined(__aarch64__)
     if (d->kernels == &kernels_neon) return peak_neon;
+    if (d->kernels == &kernels_dotprod)
+        return (struct peak_loops){peak_neon.f32, peak_dotprod.int8};
 #endif
     (void)d;
     return (struct peak_loops){plain_f32, NULL};

@@ -164,52 +164,95 @@ static void time_products(struct context *c, const struct layout *l, int64_t out
     free(w);
 }
 
-// n rows of one sequence at the end of `length` tokens; heads of 64.
-static void time_attention(struct context *c, enum dtype type, int64_t heads, int64_t kv_heads,
-                           int64_t n, int64_t length, double bandwidth) {
-    enum { PAGE = 64, WIDTH = 64 };
+// In the device's memory, as a cache is: floats near 1 / 64, or any I8.
+static void *random_cache(struct device *d, enum dtype type, int64_t n) {
+    char *p = allocate(d, (size_t)n * dtype_size(type));
+    if (type == DT_I8) {
+        for (int64_t i = 0; i < n; i++) p[i] = (char)random_bits();
+        return p;
+    }
+    struct tensor t = random_floats(type, 1, n);
+    memcpy(p, t.data, tensor_bytes(t));
+    unmap(t);
+    return p;
+}
+
+struct cached {
+    enum dtype type;
+    int64_t heads, kv_heads, width;
+};
+
+// n rows of one sequence at the end of `length` tokens. A single row reads one cache after the
+// other, which together exceed the CPU's, as the layers of a model do.
+static void time_attention(struct context *c, const struct cached *s, int64_t n, int64_t length,
+                           double bandwidth) {
+    enum { PAGE = 32, LAYERS = 64 };
     struct device *d = c->dev;
     int64_t pages = (length + PAGE - 1) / PAGE;
-    struct tensor k = random_floats(type, pages * kv_heads * PAGE, WIDTH);
-    struct tensor v = random_floats(type, pages * kv_heads * PAGE, WIDTH);
+    double bytes = 2.0 * (double)(length * s->kv_heads * s->width) * (double)dtype_size(s->type);
+    int layers = n > 1 ? 1 : (int)(256e6 / bytes) + 1;
+    if (layers > LAYERS) layers = LAYERS;
     int32_t *ints = allocate(d, (size_t)(pages + 2 * n) * 4);
     for (int64_t i = 0; i < pages; i++) ints[i] = (int32_t)i;
     for (int64_t i = 0; i < n; i++) ints[pages + i] = (int32_t)(length - n + i);
-    int64_t shape[4] = {pages, kv_heads, PAGE, WIDTH};
-    struct kv kv = {tensor_nd(type, 4, shape, k.data), tensor_nd(type, 4, shape, v.data),
-                    tensor_2d(DT_I32, 1, pages, ints)};
+    struct kv kv[LAYERS] = {0};
+    for (int i = 0; i < layers; i++) {
+        int64_t shape[4] = {pages, s->kv_heads, PAGE, s->width}, all = pages * s->kv_heads * PAGE;
+        kv[i].k = tensor_nd(s->type, 4, shape, random_cache(d, s->type, all * s->width));
+        kv[i].v = tensor_nd(s->type, 4, shape, random_cache(d, s->type, all * s->width));
+        if (s->type == DT_I8) {
+            int64_t blocks[4] = {pages, s->kv_heads, PAGE, s->width / KV_BLOCK};
+            kv[i].k_scale =
+                tensor_nd(DT_BF16, 4, blocks, random_cache(d, DT_BF16, all * blocks[3]));
+            kv[i].v_scale =
+                tensor_nd(DT_BF16, 4, blocks, random_cache(d, DT_BF16, all * blocks[3]));
+        }
+        kv[i].table = tensor_2d(DT_I32, 1, pages, ints);
+    }
     struct rows rows = {.n = n,
                         .index = tensor_1d(DT_I32, n, ints + pages),
                         .seq = tensor_1d(DT_I32, n, ints + pages + n)};
-    struct tensor q = random_rows(d, n, heads * WIDTH);
+    struct tensor q = random_rows(d, n, s->heads * s->width);
     double best = 1e9;
     for (int i = 0; i < RUNS; i++) {
         double start = now();
-        attention(c, tensor_split_heads(q, heads), &kv, &rows,
-                  &(struct attention_options){.scale = 0.125f});
-        double took = now() - start;
+        for (int k = 0; k < layers; k++) {
+            attention(c, tensor_split_heads(q, s->heads), &kv[k], &rows,
+                      &(struct attention_options){.scale = 0.125f});
+            scratch_release(c, 0);
+        }
+        double took = (now() - start) / layers;
         best = took < best ? took : best;
-        scratch_release(c, 0);
     }
-    double bytes = 2.0 * (double)(length * kv_heads * WIDTH) * (double)dtype_size(type);
     double pairs = (double)n * ((double)length - (double)(n - 1) / 2);
-    printf("attention %-4s heads %lld/%lld, %4lld rows at %5lld: %8.1f us", dtype_name(type),
-           (long long)heads, (long long)kv_heads, (long long)n, (long long)length, best * 1e6);
+    printf("attention %-4s heads %lld/%lld of %lld, %4lld rows at %5lld: %8.1f us",
+           dtype_name(s->type), (long long)s->heads, (long long)s->kv_heads, (long long)s->width,
+           (long long)n, (long long)length, best * 1e6);
     if (n == 1)
         printf("  %5.1f GB/s (%3.0f%%)\n", bytes / best / 1e9, 100 * bytes / best / bandwidth);
     else
-        printf("  %6.1f GFLOP/s\n", 4 * pairs * (double)(heads * WIDTH) / best / 1e9);
-    unmap(k), unmap(v), device_free(d, q.data), device_free(d, ints);
+        printf("  %6.1f GFLOP/s\n", 4 * pairs * (double)(s->heads * s->width) / best / 1e9);
+    fflush(stdout);
+    for (int i = 0; i < layers; i++) {
+        device_free(d, kv[i].k.data), device_free(d, kv[i].v.data);
+        device_free(d, kv[i].k_scale.data), device_free(d, kv[i].v_scale.data);
+    }
+    device_free(d, q.data), device_free(d, ints);
 }
 
 static void all_attention(struct context *c, double bandwidth) {
-    time_attention(c, DT_F16, 9, 3, 1, 512, bandwidth);
-    time_attention(c, DT_F16, 32, 8, 1, 512, bandwidth);
-    time_attention(c, DT_F16, 32, 8, 1, 8192, bandwidth);
-    time_attention(c, DT_F32, 32, 8, 1, 8192, bandwidth);
-    time_attention(c, DT_F16, 9, 3, 512, 512, bandwidth);
-    time_attention(c, DT_F16, 32, 8, 512, 512, bandwidth);
-    time_attention(c, DT_F16, 32, 8, 512, 4096, bandwidth);
+    static const struct cached shapes[] = {
+        {DT_F16, 9, 3, 64}, {DT_F16, 32, 8, 64}, {DT_F16, 32, 8, 128}, {DT_F16, 16, 1, 128}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        time_attention(c, &shapes[i], 1, 2048, bandwidth);
+        time_attention(c, &shapes[i], 1, 8192, bandwidth);
+        time_attention(c, &shapes[i], 512, 512, bandwidth);
+        time_attention(c, &shapes[i], 128, 8192, bandwidth);
+    }
+    time_attention(c, &(struct cached){DT_F32, 32, 8, 64}, 1, 8192, bandwidth);
+    time_attention(c, &(struct cached){DT_BF16, 32, 8, 64}, 1, 8192, bandwidth);
+    time_attention(c, &(struct cached){DT_I8, 32, 8, 64}, 1, 8192, bandwidth);
+    time_attention(c, &(struct cached){DT_I8, 32, 8, 64}, 128, 8192, bandwidth);
 }
 
 static enum isa isa_named(const char *name) {

@@ -45,6 +45,9 @@ struct mlxcel_options {
     int64_t context;    // tokens of prompt and answer together; 0: the model's own, or less if
                         // memory asks
     bool f32;           // every operation in 32-bit floats
+    // How keys and values are kept: "f16", "bf16", "f32", "q8_0" (8 bits with a scale for each 32).
+    // NULL: "f16", with f32 "f32"
+    const char *cache_k, *cache_v;
 };
 
 // path: the checkpoint's folder, or a file in it. opt may be NULL. NULL on failure.

@@ -8,7 +8,7 @@ enum { SEQS = 4 };
 struct scene {
     int64_t heads, kv_heads, k_width, v_width, page, window;
     float soft_cap;
-    enum dtype type;
+    enum dtype k_type;    // and of values too, until a test sets another
     int64_t length[SEQS]; // tokens of each sequence; all are computed
     bool sinks;
     bool latent; // values are the leading v_width of keys, which alone are kept
@@ -16,6 +16,7 @@ struct scene {
 
 struct world {
     const struct scene *s;
+    enum dtype k_type, v_type;
     int64_t n;                     // tokens in all
     int32_t *seq, *index;          // of each row, sequences interleaved in chunks
     int64_t *row[SEQS];            // of each token
@@ -47,12 +48,50 @@ static void deal_rows(struct world *w) {
 static double *rounded(enum dtype type, const float *x, int64_t n) {
     double *out = mem_array((size_t)n, sizeof *out);
     for (int64_t i = 0; i < n; i++) out[i] = x[i];
-    free(round_to(type, out, n, out));
+    if (type != DT_I8) free(round_to(type, out, n, out));
     return out;
 }
 
-static void world_open(struct world *w, const struct scene *s, struct machine *m) {
-    *w = (struct world){.s = s};
+// Rows that I8 keeps exactly: whole numbers of a power of two, of which each block's largest is
+// 127, and each block's power another.
+static void make_whole(float *x, int64_t rows, int64_t width) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < width; i++) {
+            int64_t block = i / KV_BLOCK;
+            float unit = ldexpf(1, -6 - (int)((r + block) % 3)), q = rintf(x[r * width + i] / unit);
+            if (i % KV_BLOCK == 0) q = r % 2 ? -127 : 127;
+            x[r * width + i] = fminf(fmaxf(q, -127), 127) * unit;
+        }
+}
+
+// A cache whose every byte is 0xff: what was never written is NaN, as it may be in a page that
+// another request left behind.
+static struct tensor junk(struct machine *m, enum dtype type, const int64_t n[4]) {
+    struct tensor t = tensor_nd(type, 4, n, NULL);
+    void *bytes = mem_alloc(tensor_bytes(t) + 1);
+    memset(bytes, 0xff, tensor_bytes(t));
+    t.data = put(m, bytes, tensor_bytes(t));
+    free(bytes);
+    return t;
+}
+
+static void open_cache(struct world *w, struct machine *m, int64_t pages) {
+    const struct scene *s = w->s;
+    int64_t v_width = s->latent ? 0 : s->v_width, shape[4] = {pages, s->kv_heads, s->page, 0};
+    int64_t widths[] = {s->k_width, v_width};
+    enum dtype types[] = {w->k_type, w->v_type};
+    struct tensor *elements[] = {&w->kv.k, &w->kv.v}, *scales[] = {&w->kv.k_scale, &w->kv.v_scale};
+    for (int i = 0; i < 2; i++) {
+        shape[3] = widths[i];
+        *elements[i] = junk(m, types[i], shape);
+        shape[3] = (widths[i] + KV_BLOCK - 1) / KV_BLOCK;
+        if (types[i] == DT_I8 && widths[i]) *scales[i] = junk(m, DT_BF16, shape);
+    }
+}
+
+static void world_open(struct world *w, const struct scene *s, struct machine *m, enum dtype k_type,
+                       enum dtype v_type) {
+    *w = (struct world){.s = s, .k_type = k_type, .v_type = s->latent ? k_type : v_type};
     int64_t total = 0, longest = 0;
     for (int q = 0; q < SEQS; q++) {
         total += s->length[q];
@@ -65,12 +104,14 @@ static void world_open(struct world *w, const struct scene *s, struct machine *m
     w->q = noise_array(total * s->heads * s->k_width);
     w->k = noise_array(total * s->kv_heads * s->k_width);
     w->v = noise_array(total * s->kv_heads * s->v_width);
+    if (w->k_type == DT_I8) make_whole(w->k, total * s->kv_heads, s->k_width);
+    if (w->v_type == DT_I8) make_whole(w->v, total * s->kv_heads, s->v_width);
     for (int64_t i = 0; s->latent && i < total * s->kv_heads * s->v_width; i++)
         w->v[i] = w->k[i / s->v_width * s->k_width + i % s->v_width];
     w->sinks = noise_array(s->heads);
     for (int64_t h = 0; h < s->heads; h++) w->sinks[h] *= 4;
-    w->k_rounded = rounded(s->type, w->k, total * s->kv_heads * s->k_width);
-    w->v_rounded = rounded(s->type, w->v, total * s->kv_heads * s->v_width);
+    w->k_rounded = rounded(w->k_type, w->k, total * s->kv_heads * s->k_width);
+    w->v_rounded = rounded(w->v_type, w->v, total * s->kv_heads * s->v_width);
 
     int64_t per = (longest + s->page - 1) / s->page, pages = SEQS * per;
     int32_t *table = mem_array((size_t)pages, 4);
@@ -79,17 +120,7 @@ static void world_open(struct world *w, const struct scene *s, struct machine *m
         for (int64_t i = 0; i < pages; i++) table[i] = (int32_t)(pages - 1 - i);
     w->kv.table = tensor_2d(DT_I32, SEQS, per, put(m, table, (size_t)pages * 4));
     free(table);
-    size_t size = dtype_size(s->type);
-    int64_t slots = pages * s->kv_heads * s->page;
-    // What was never written is NaN, as it may be in a page that another request left behind.
-    void *junk = mem_array((size_t)slots * (size_t)(s->k_width + s->v_width), size);
-    memset(junk, 0xff, (size_t)slots * (size_t)(s->k_width + s->v_width) * size);
-    w->kv.k = tensor_nd(s->type, 4, (int64_t[]){pages, s->kv_heads, s->page, s->k_width},
-                        put(m, junk, (size_t)(slots * s->k_width) * size));
-    w->kv.v =
-        tensor_nd(s->type, 4, (int64_t[]){pages, s->kv_heads, s->page, s->latent ? 0 : s->v_width},
-                  put(m, junk, (size_t)(slots * s->v_width) * size));
-    free(junk);
+    open_cache(w, m, pages);
 }
 
 static void world_close(struct world *w) {
@@ -155,8 +186,8 @@ static void reference_row(const struct world *w, int64_t row, int64_t head, doub
 // On a GPU, tensor cores take q and the softmax's weights in the cache's type: scores of up to some
 // 6 and values of up to 2.5 are off by 2^-11 of that, or 2^-8, and both errors add up.
 static double tolerance_of(const struct scene *s) {
-    if (on_cpu() || s->type == DT_F32) return 1e-5;
-    return s->type == DT_F16 ? 1e-2 : 8e-2;
+    if (on_cpu() || s->k_type == DT_F32) return 1e-5;
+    return s->k_type == DT_F16 ? 1e-2 : 8e-2;
 }
 
 // Scores of a few units are exact to 1e-6, so are their exponentials, and the result is a mean of
@@ -200,13 +231,25 @@ static const struct scene scenes[] = {
     {2, 1, 64, 64, 32, 50, 2, DT_BF16, {40, 150, 3, 1}, false, false},
 };
 
-// Each scene is run again in chunks and with scores that grow with the position.
+// Types of keys and values; DT_COUNT: the scene's own.
+static const enum dtype caches[][2] = {
+    {DT_COUNT, DT_COUNT}, {DT_I8, DT_I8}, {DT_I8, DT_F16}, {DT_BF16, DT_I8}, {DT_F16, DT_F32}};
+
+// The i-th combination of scene and cache; a GPU's keep both in one float type.
+static bool open_combination(struct world *w, struct machine *m, size_t i) {
+    size_t scenes_all = sizeof scenes / sizeof *scenes, cache = i / scenes_all;
+    if (cache >= (on_cpu() ? sizeof caches / sizeof *caches : 1)) return false;
+    const struct scene *s = &scenes[i % scenes_all];
+    enum dtype k = caches[cache][0], v = caches[cache][1];
+    world_open(w, s, m, k == DT_COUNT ? s->k_type : k, v == DT_COUNT ? s->k_type : v);
+    return true;
+}
+
+// Each is run again in chunks and with scores that grow with the position.
 static void check_attention(struct machine *m) {
-    size_t n = sizeof scenes / sizeof *scenes;
-    for (size_t i = 0; i < 2 * n; i++) {
-        struct world w;
-        world_open(&w, &scenes[i % n], m);
-        if (i >= n) w.chunk = 5 + 6 * (int64_t)(i % 3), w.tuning = 0.3f;
+    struct world w;
+    for (size_t i = 0; open_combination(&w, m, i / 2); i++) {
+        if (i % 2) w.chunk = 5 + 6 * (int64_t)(i % 3), w.tuning = 0.3f;
         w.y = world_step(&w, m, 0, w.n, true);
         check_world(&w, 3);
         for (int64_t r = 0; r < w.n; r++) expect_step(&w, m, r, r + 1, false);
@@ -219,12 +262,12 @@ static void check_attention(struct machine *m) {
 
 // A row never sees what comes after it, so one token at a time gives the same as all at once.
 static void check_token_by_token(struct machine *m) {
-    for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
-        struct world whole, single;
-        uint64_t start = random_state;
-        world_open(&whole, &scenes[i], m);
+    struct world whole, single;
+    uint64_t start = random_state;
+    size_t n = 2 * sizeof scenes / sizeof *scenes; // their own types, and I8
+    for (size_t i = 0; i < n && open_combination(&whole, m, i); i++, start = random_state) {
         random_state = start;
-        world_open(&single, &scenes[i], m);
+        open_combination(&single, m, i);
         whole.y = world_step(&whole, m, 0, whole.n, true);
         single.y = whole.y;
         for (int64_t r = 0; r < single.n; r++) expect_step(&single, m, r, r + 1, true);
@@ -246,9 +289,9 @@ static void check_long(struct machine *m) {
     static const struct scene s[] = {
         {2, 1, 16, 16, 48, 0, 0, DT_F16, {2100, 1, 30, 3}, false, false},
         {1, 1, 8, 16, 64, 1100, 0, DT_F32, {1300, 1, 1, 1}, true, false}};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < (on_cpu() ? 4 : 2); i++) {
         struct world w;
-        world_open(&w, &s[i], m);
+        world_open(&w, &s[i % 2], m, i < 2 ? s[i].k_type : DT_I8, i < 2 ? s[i].k_type : DT_I8);
         w.y = world_step(&w, m, 0, w.n, true);
         check_world(&w, 401);
         for (int64_t r = 0; r < w.n; r += 97) expect_step(&w, m, r, r + 1, false);
@@ -270,12 +313,50 @@ static void test_long_attention(void **state) {
     each_machine(PRECISION_NATIVE, check_long);
 }
 
+// What I8 keeps of values, seen by rows that see one token alone: within half a unit, a 127th of a
+// block's largest but for the rounding of the unit to BF16; nothing but NaN of what is not finite.
+static void check_kept(struct machine *m) {
+    static const struct scene s = {1, 1, 8, 77, 16, 1, 0, DT_F16, {40, 1, 1, 1}, false, false};
+    struct world w;
+    world_open(&w, &s, m, DT_F16, DT_F16);
+    w.v_type = DT_I8;
+    open_cache(&w, m, w.kv.k.n[0]);
+    for (int64_t r = 0; r < w.n; r++) // of all sizes
+        for (int64_t i = 0; i < s.v_width; i++)
+            w.v[r * s.v_width + i] *= r == 3 ? 0 : ldexpf(1, (int)(r * 7 % 200) - 120);
+    w.v[7 * s.v_width + 40] = INFINITY;
+    w.v[9 * s.v_width + 1] = NAN;
+    float *y = world_step(&w, m, 0, w.n, true);
+    for (int64_t i = 0; i < w.n * s.v_width; i++) {
+        int64_t begin = i / s.v_width * s.v_width, at = i - begin, first = at / KV_BLOCK * KV_BLOCK;
+        double most = 0;
+        bool finite = true;
+        for (int64_t k = first; k < first + KV_BLOCK && k < s.v_width; k++) {
+            finite = finite && isfinite(w.v[begin + k]);
+            most = fmax(most, fabs((double)w.v[begin + k]));
+        }
+        if (finite)
+            expect_near("a kept value", i, y[i], w.v[i], most / 254 * 1.01 + 1e-36);
+        else
+            assert_true(isnan(y[i]));
+    }
+    free(y);
+    world_close(&w);
+    machine_clear(m);
+}
+
+static void test_kept(void **state) {
+    (void)state;
+    if (on_cpu()) each_machine(PRECISION_NATIVE, check_kept);
+}
+
 int main(int argc, char **argv) {
     test_options(argc, argv);
     unsetenv("MLXCEL_CPU_ISA"); // the tests choose
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_long_attention),
+        cmocka_unit_test(test_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

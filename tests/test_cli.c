@@ -112,6 +112,7 @@ static void test_usage_errors(void **state) {
     WRONG("-n \"12x\": must be a whole number from -1 to", "generate", "-n12x");
     WRONG("--temp \"nan\": must be a number", "generate", "--temp", "nan");
     WRONG("-n \"99999999999999999999\"", "generate", "-n", "99999999999999999999");
+    WRONG("-ctk \"q4_0\": must be one of f16|fp16|bf16|f32|q8_0|int8", "generate", "-ctk", "q4_0");
     WRONG("--precision \"f16\": must be one of native|f32", "generate", "--precision", "f16");
     WRONG("--json takes no value", "generate", "--json=1");
     WRONG("--prompt needs a value: --prompt TEXT", "generate", "--prompt");
@@ -146,14 +147,16 @@ static void test_one_dash(void **state) {
     }
     expect_error(2, "unknown option -temp; did you mean --temp?", "",
                  ARGS("generate", MODEL, "-p", "Hi", "-temp", "0.5"));
-    static const char *const refused[] = {"-fa",  "-cnv", "-no-cnv", "-ctk", "-ctv",   "-cb",
-                                          "-ngl", "-co",  "-hf",     "-md",  "--lora", "-np"};
+    static const char *const refused[] = {"-fa", "-cnv", "-no-cnv", "-cb",    "-ngl",
+                                          "-co", "-hf",  "-md",     "--lora", "-np"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         char say[32];
         snprintf(say, sizeof say, "error: %s: ", refused[i]);
         expect_error(2, say, "", ARGS("generate", MODEL, "-p", "Hi", refused[i], "on"));
     }
     expect_text("Hello,\n", "", ARGS("generate", MODEL, "-p", "Hi", "-n2"));
+    expect_text("Hello,\n", "",
+                ARGS("generate", MODEL, "-p", "Hi", "-n2", "-ctk", "int8", "-ctv", "q8_0"));
     expect_text("Hello,\n", "", ARGS("generate", MODEL, "-p=Hi", "-n=2", "-qv", "--jinja"));
     expect_text("Hello,\n", "",
                 ARGS("generate", ("-m=" FIXTURES "/text"), "-p=Hi", "-n=2", "-t.0"));

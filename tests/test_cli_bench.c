@@ -43,16 +43,18 @@ static void test_json(void **state) {
     (void)state;
     struct program p;
     char *dir = without_weights();
-    int code =
-        program_run(&p, "",
-                    ARGS("bench", "-m", dir, "--load-format", "dummy", "-p", "6", "-n", "4", "-d",
-                         "5", "-b", "2", "-r", "3", "-t", "2", "--precision", "f32", "--json"));
+    int code = program_run(&p, "",
+                           ARGS("bench", "-m", dir, "--load-format", "dummy", "-p", "6", "-n", "4",
+                                "-d", "5", "-b", "2", "-r", "3", "-t", "2", "--precision", "f32",
+                                "--kv-cache-mode", "int8", "-ctv", "fp16", "--json"));
     if (code != 0) fail_msg("exit code %d: %s", code, str_c(&p.err_text));
     struct json_object *o = json_of(&p);
     assert_true(sv_is(json_text_at(o, "model"), dir));
     assert_true(json_text_at(o, "family").n > 0);
     assert_true(sv_is(json_text_at(o, "load_format"), "dummy"));
     assert_true(sv_is(json_text_at(o, "precision"), "f32"));
+    assert_true(sv_is(json_text_at(o, "cache_type_k"), "q8_0"));
+    assert_true(sv_is(json_text_at(o, "cache_type_v"), "f16"));
     assert_true(json_text_at(o, "device").n > 0);
     expect_positive(o,
                     (const char *const[]){"parameters", "bits_per_weight", "weights_bytes", NULL});

@@ -352,7 +352,8 @@ static void test_random_requests(void **unused) {
                                       .tokens = k == 1 ? 6 * CONTEXT : CONTEXT + 130,
                                       .chunk = limits.chunk,
                                       .snapshots = 5,
-                                      .type = DT_F32};
+                                      .k_type = DT_F32,
+                                      .v_type = DT_F32};
             simulate(dev, &plan, limits, requests);
         }
     }

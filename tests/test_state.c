@@ -75,7 +75,8 @@ static void test_sizes(void **unused) {
                            .tokens = 1500,
                            .chunk = 64,
                            .snapshots = 5,
-                           .type = DT_F16};
+                           .k_type = DT_F16,
+                           .v_type = DT_F16};
     size_t row = (16 + 48) * 4;
     assert_int_equal(state_fixed_bytes(&p), (3 + 5) * row);
     assert_int_equal(state_bytes_per_token(&p), (2 * 12 + 6) * 2);
@@ -106,7 +107,8 @@ static void test_endless(void **unused) {
                            .tokens = 2000,
                            .chunk = 8,
                            .snapshots = 2,
-                           .type = DT_F16};
+                           .k_type = DT_F16,
+                           .v_type = DT_F16};
     size_t bytes = state_bytes(&p);
     p.context = p.tokens = 50000;
     assert_int_equal(state_bytes(&p), bytes);

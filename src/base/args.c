@@ -341,6 +341,11 @@ const char *args_text(const struct args *a, const char *name) {
     return v->set ? v->text.p : NULL; // all come from argv, the environment or the table: C strings
 }
 
+const char *args_either(const struct args *a, const char *name, const char *other) {
+    const char *text = args_text(a, name);
+    return text ? text : args_text(a, other);
+}
+
 struct json_object *args_object(const struct args *a, const char *name, struct error *e) {
     const char *text = args_text(a, name);
     struct str option = {0};

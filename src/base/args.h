@@ -70,8 +70,10 @@ void args_free(struct args *a);
 // lacks, or one of another kind, is a fault of this program and ends it.
 bool args_flag(const struct args *a, const char *name);
 const char *args_text(const struct args *a, const char *name); // ARG_TEXT, ARG_CHOICE; NULL: unset
-int64_t args_int(const struct args *a, const char *name);      // 0 when unset
-double args_number(const struct args *a, const char *name);    // 0 when unset
+// The text of the first of two options of a command that was set.
+const char *args_either(const struct args *a, const char *name, const char *other);
+int64_t args_int(const struct args *a, const char *name);                         // 0 when unset
+double args_number(const struct args *a, const char *name);                       // 0 when unset
 size_t args_texts(const struct args *a, const char *name, const struct sv **out); // how many
 // Of an ARG_TEXT that holds a JSON object, which the caller owns; NULL without an error: unset.
 struct json_object *args_object(const struct args *a, const char *name, struct error *e);

@@ -133,6 +133,8 @@ void cli_engine_options(const struct args *a, struct engine_options *opt, struct
         .pool.threads = threads > 0 ? (int)threads : 0,
         .isa = ISA_BEST,
         .precision = strcmp(args_text(a, "precision"), "f32") ? PRECISION_NATIVE : PRECISION_F32,
+        .cache_k = args_either(a, "cache-type-k", "kv-cache-mode"),
+        .cache_v = args_either(a, "cache-type-v", "kv-cache-mode"),
         .progress = isatty(STDERR_FILENO) && !args_flag(a, "quiet") ? show_progress : NULL,
         .progress_arg = p,
     };

@@ -114,7 +114,8 @@ static void add_text(struct str *s, const struct report *r) {
     str_printf(s, "%-14s%s, %.1f million parameters, %.2f bits a weight%s\n", "model",
                r->info->family_name, (double)r->info->parameters / 1e6, r->info->bits_per_weight,
                strcmp(r->load_format, "dummy") ? "" : ", random weights");
-    str_printf(s, "%-14s%s, precision %s\n", "device", r->info->device, r->precision);
+    str_printf(s, "%-14s%s, precision %s, keys in %s and values in %s\n", "device", r->info->device,
+               r->precision, r->info->cache_k, r->info->cache_v);
     str_printf(s, "%-14sreads %.1f GB/s, copies %.1f GB/s; peak %.0f Gop/s in f32", "machine",
                r->machine.read / 1e9, r->machine.copy / 1e9, r->machine.f32 / 1e9);
     if (r->machine.int8 > 0) str_printf(s, ", %.0f Gop/s in int8", r->machine.int8 / 1e9);
@@ -159,6 +160,8 @@ static void add_json(struct str *s, const struct report *r) {
     add_name(s, "family", r->info->family);
     add_name(s, "load_format", r->load_format);
     add_name(s, "precision", r->precision);
+    add_name(s, "cache_type_k", r->info->cache_k);
+    add_name(s, "cache_type_v", r->info->cache_v);
     add_name(s, "device", r->info->device);
     add_number(s, "parameters", (double)r->info->parameters);
     add_number(s, "bits_per_weight", r->info->bits_per_weight);
@@ -261,8 +264,9 @@ static const struct arg args[] = {
     {"--json", ARG_FLAG, NULL, NULL, NULL, 0, 0, "as one JSON object"},
 };
 static const struct arg_group options = {"Bench", args, sizeof args / sizeof *args};
-static const struct arg_group *const groups[] = {&model_options,  &options,         &pool_arg_group,
-                                                 &common_options, &refused_options, NULL};
+static const struct arg_group *const groups[] = {
+    &model_options,   &options, &pool_arg_group, &cache_options, &common_options,
+    &refused_options, NULL};
 
 const struct command command_bench = {
     .name = "bench",

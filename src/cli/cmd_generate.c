@@ -123,17 +123,9 @@ static const struct arg args[] = {
 };
 static const struct arg_group options = {"Output", args, sizeof args / sizeof *args};
 static const struct arg_group *const groups[] = {
-    &model_options,
-    &prompt_options,
-    &template_options,
-    &sampling_options,
-    &engine_options_group,
-    &pool_arg_group,
-    &options,
-    &common_options,
-    &refused_options,
-    &refused_chat_options,
-    NULL,
+    &model_options,        &prompt_options,  &template_options,     &sampling_options,
+    &engine_options_group, &pool_arg_group,  &cache_options,        &options,
+    &common_options,       &refused_options, &refused_chat_options, NULL,
 };
 
 const struct command command_generate = {

@@ -172,8 +172,8 @@ static const struct arg args[] = {
 };
 static const struct arg_group options = {"Logits", args, sizeof args / sizeof *args};
 static const struct arg_group *const groups[] = {
-    &model_options,   &options, &engine_options_group, &pool_arg_group, &common_options,
-    &refused_options, NULL};
+    &model_options, &options,        &engine_options_group, &pool_arg_group,
+    &cache_options, &common_options, &refused_options,      NULL};
 
 const struct command command_logits = {
     .name = "logits",

@@ -22,6 +22,18 @@ static const struct arg engine_args[] = {
 };
 const struct arg_group engine_options_group = {"Engine", engine_args, COUNT(engine_args)};
 
+static const struct arg cache_args[] = {
+    {"-ctk --cache-type-k", ARG_CHOICE, "f16|fp16|bf16|f32|q8_0|int8", "LLAMA_ARG_CACHE_TYPE_K",
+     NULL, 0, 0,
+     "how keys are kept; q8_0 or int8: in 8 bits with a scale for each 32, CPU only; without it f16, "
+     "with --precision f32 f32"},
+    {"-ctv --cache-type-v", ARG_CHOICE, "f16|fp16|bf16|f32|q8_0|int8", "LLAMA_ARG_CACHE_TYPE_V",
+     NULL, 0, 0, "the same of values"},
+    {"--kv-cache-mode", ARG_CHOICE, "f16|fp16|bf16|f32|q8_0|int8", NULL, NULL, 0, 0,
+     "the same of both; --cache-type-k and --cache-type-v win"},
+};
+const struct arg_group cache_options = {"Cache", cache_args, COUNT(cache_args)};
+
 static const struct arg prompt_args[] = {
     {"-p --prompt", ARG_TEXT, "TEXT", NULL, NULL, 0, 0, "the prompt; - reads standard input"},
     {"-f --file", ARG_TEXT, "FILE", NULL, NULL, 0, 0, "read the prompt from a file"},
@@ -87,8 +99,6 @@ static const struct arg refused_args[] = {
     REFUSED("--video", "video is not in this build"),
     REFUSED("-hf --hf-repo --models-dir --revision",
             "downloads are not in this build; pass a checkpoint's folder with -m"),
-    REFUSED("-ctk --cache-type-k -ctv --cache-type-v --kv-cache-mode",
-            "a quantized cache is not in this build"),
     REFUSED("-ngl --n-gpu-layers --gpu-layers -sm --split-mode -ts --tensor-split -mg --main-gpu",
             "a model can't be split between devices; --device says where it runs"),
     REFUSED("-fa --flash-attn", "there is one way to compute attention, and nothing to choose"),

@@ -223,14 +223,32 @@ static void check_rows(struct context *c, const char *op, const struct rows *row
     want(c, rows->index.n[0] == rows->n && rows->seq.n[0] == rows->n, "%s: rows disagree on n", op);
 }
 
+static bool fits_scale(struct tensor t, struct tensor scale) {
+    bool ok = scale.dims == 4 && scale.type == DT_BF16 && tensor_contiguous(scale) &&
+              scale.n[3] == (t.n[3] + KV_BLOCK - 1) / KV_BLOCK;
+    for (int d = 0; d < 3 && ok; d++) ok = scale.n[d] == t.n[d];
+    return t.type != DT_I8 || !t.n[3] || ok;
+}
+
+static void check_cache_type(struct context *c, const char *op, enum dtype k, enum dtype v) {
+    want(c, k == DT_F32 || k == DT_F16 || k == DT_BF16 || k == DT_I8,
+         "%s: a cache of %s is not supported", op, dtype_name(k));
+    want(c, ops(c)->mixed_cache || (k != DT_I8 && k == v),
+         "%s keeps keys and values in one float type only, not keys in %s and values in %s "
+         "(--cache-type-k, --cache-type-v, or --device cpu)",
+         c->dev->name, dtype_name(k), dtype_name(v));
+}
+
 static void check_kv(struct context *c, const char *op, const struct kv *kv) {
-    bool ok = kv->k.dims == 4 && kv->v.dims == 4 && kv->k.type == kv->v.type &&
-              tensor_contiguous(kv->k) && tensor_contiguous(kv->v) && kv->table.dims == 2 &&
-              kv->table.type == DT_I32 && tensor_contiguous(kv->table);
+    bool values = kv->v.dims == 4 && kv->v.n[3] > 0;
+    bool ok = kv->k.dims == 4 && kv->v.dims == 4 && tensor_contiguous(kv->k) &&
+              tensor_contiguous(kv->v) && kv->table.dims == 2 && kv->table.type == DT_I32 &&
+              tensor_contiguous(kv->table);
     for (int d = 0; d < 3 && ok; d++) ok = kv->k.n[d] == kv->v.n[d];
+    ok = ok && fits_scale(kv->k, kv->k_scale) && fits_scale(kv->v, kv->v_scale);
     want(c, ok, "%s: keys, values and page table do not fit together", op);
-    want(c, kv->k.type == DT_F32 || kv->k.type == DT_F16 || kv->k.type == DT_BF16,
-         "%s: a cache of %s is not supported", op, dtype_name(kv->k.type));
+    check_cache_type(c, op, kv->k.type, values ? kv->v.type : kv->k.type);
+    if (values) check_cache_type(c, op, kv->v.type, kv->k.type);
 }
 
 void kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
@@ -284,6 +302,8 @@ struct tensor select_keys(struct context *c, struct tensor q, struct tensor weig
          q.dims == 3 && q.n[0] == rows->n && q.n[2] == kv->k.n[3] && kv->k.n[1] == 1 &&
              weights.dims == 2 && weights.n[0] == rows->n && weights.n[1] == q.n[1],
          "select_keys: queries do not fit the cache");
+    want(c, kv->k.type != DT_I8 && !kv->v.n[3],
+         "select_keys: the cache is not one of keys alone, in floats");
     want(c,
          chosen.type == DT_I32 && chosen.dims == 2 && tensor_contiguous(chosen) &&
              chosen.n[0] == rows->n && chosen.n[1] > 0,

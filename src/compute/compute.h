@@ -60,12 +60,17 @@ struct rows {
 // --- paged keys and values ---------------------------------------------------------------------
 
 // One layer's cache. Token t of sequence s lives in page table[s, t / page], slot t % page.
-// Entries of `table` that no live token needs are -1.
+// Entries of `table` that no live token needs are -1. How a page's elements stand is the backend's
+// own: only kv_write writes them, and only attention and select_keys read them.
 struct kv {
-    struct tensor k;     // [pages, kv_heads, page, width] F32, F16 or BF16
-    struct tensor v;     // the same shape but for its width, which may be 0
+    struct tensor k;     // [pages, kv_heads, page, width] F32, F16, BF16 or I8
+    struct tensor v;     // the same shape but for its width, which may be 0, and its type
     struct tensor table; // [seqs, pages of the longest sequence] I32
+    // Of I8, which is in blocks of KV_BLOCK elements of a token, whose last may be short: each
+    // block's scale, [pages, kv_heads, page, blocks] BF16. Else dims 0.
+    struct tensor k_scale, v_scale;
 };
+enum { KV_BLOCK = 32 };
 
 // --- ops ---------------------------------------------------------------------------------------
 

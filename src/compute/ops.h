@@ -31,6 +31,7 @@ struct ops {
     void (*take_bands)(struct context *c, struct tensor y, struct tensor x, int64_t period,
                        int64_t from, int64_t count);
     void (*rope)(struct context *c, struct tensor x, const struct rows *rows, const struct rope *r);
+    bool mixed_cache; // a cache may be of I8, and keys of another type than values
     void (*kv_write)(struct context *c, const struct kv *kv, const struct rows *rows,
                      struct tensor k, struct tensor v);
     // dry too

@@ -37,6 +37,8 @@ struct mlxcel *mlxcel_open(const char *path, const struct mlxcel_options *opt,
         .pool.threads = opt->threads,
         .isa = ISA_BEST,
         .precision = opt->f32 ? PRECISION_F32 : PRECISION_NATIVE,
+        .cache_k = opt->cache_k,
+        .cache_v = opt->cache_v,
         .context = opt->context,
     };
     struct mlxcel *m = mem_alloc(sizeof *m);

@@ -80,15 +80,15 @@ static void count_seen(int64_t window, int64_t at, int64_t rows, double *seen, d
 // written.
 static struct pass_cost state_cost(const struct engine *e, int64_t at, int64_t rows) {
     struct pass_cost c = {0};
-    size_t size = dtype_size(e->state.plan.type);
     for (int64_t l = 0; l < e->info.layers; l++) {
         const struct state_decl *own = &e->decl[l];
-        const struct paged_decl *d = e->decl[own->shared ? own->owner : l].paged;
+        int64_t owner = own->shared ? own->owner : l;
+        const struct paged_decl *d = e->decl[owner].paged;
         for (int k = 0; k < LAYER_FIXED; k++) c.bytes += 2 * sizeof(float) * (double)own->fixed[k];
         for (int k = 0; k < LAYER_PAGED && d[k].heads; k++) {
-            double seen = 0, sum = 0, widths = (double)(d[k].k_width + d[k].v_width);
+            double seen = 0, sum = 0;
             count_seen(d[k].window, at, rows, &seen, &sum);
-            c.bytes += seen * (double)d[k].heads * widths * (double)size;
+            c.bytes += seen * (double)state_token_bytes(&e->state.plan, owner, k);
             if (k == 0) c.ops += sum * 2 * (double)decoder_attended(e->decoder, l);
         }
     }

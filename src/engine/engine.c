@@ -78,6 +78,46 @@ static bool open_model(struct engine *e, const char *path, struct error *err) {
            weights_check_unused(e->weights, decoder_layout(e->decoder)->ignored, err);
 }
 
+struct cache_name {
+    const char *name;
+    enum dtype type;
+};
+// The first name of a type is what it is called.
+static const struct cache_name cache_names[] = {
+    {"f16", DT_F16}, {"bf16", DT_BF16}, {"f32", DT_F32},
+    {"q8_0", DT_I8}, {"fp16", DT_F16},  {"int8", DT_I8},
+};
+enum { CACHE_NAMES = sizeof cache_names / sizeof *cache_names };
+
+static const char *cache_name(enum dtype type) {
+    int i = 0;
+    while (cache_names[i].type != type) i++;
+    return cache_names[i].name;
+}
+
+static bool read_cache_type(const char *name, enum precision p, enum dtype *out, struct error *e) {
+    *out = p == PRECISION_F32 ? DT_F32 : DT_F16;
+    if (!name) return true;
+    for (int i = 0; i < CACHE_NAMES; i++) {
+        if (strcmp(name, cache_names[i].name) != 0) continue;
+        *out = cache_names[i].type;
+        return true;
+    }
+    return fail(e,
+                "a cache of type \"%s\" is not known; it can be f16 or fp16, bf16, f32, q8_0 or "
+                "int8 (--cache-type-k, --cache-type-v)",
+                name);
+}
+
+static bool read_cache_types(struct engine *e, struct error *err) {
+    if (!read_cache_type(e->opt.cache_k, e->opt.precision, &e->cache_k, err) ||
+        !read_cache_type(e->opt.cache_v, e->opt.precision, &e->cache_v, err))
+        return false;
+    e->info.cache_k = cache_name(e->cache_k);
+    e->info.cache_v = cache_name(e->cache_v);
+    return true;
+}
+
 static struct state_plan plan(const struct engine *e, int64_t context) {
     return (struct state_plan){
         .layer = e->decl,
@@ -87,7 +127,8 @@ static struct state_plan plan(const struct engine *e, int64_t context) {
         .tokens = e->opt.tokens ? most(e->opt.tokens, context) : e->opt.sequences * context,
         .chunk = e->opt.chunk,
         .snapshots = e->opt.snapshots,
-        .type = e->opt.precision == PRECISION_F32 ? DT_F32 : DT_F16,
+        .k_type = e->cache_k,
+        .v_type = e->cache_v,
     };
 }
 
@@ -265,7 +306,8 @@ struct engine *engine_open(const char *path, const struct engine_options *opt, s
     struct device_options dev = {.pool = opt->pool, .isa = opt->isa};
     if (!e->opt.device) e->opt.device = "auto";
     e->dev = device_open(e->opt.device, &dev, err);
-    if (e->dev && check_options(&e->opt, e->dev, err) && open_model(e, path, err)) {
+    if (e->dev && check_options(&e->opt, e->dev, err) && read_cache_types(e, err) &&
+        open_model(e, path, err)) {
         snprintf(e->info.device, sizeof e->info.device, "%s", e->dev->name);
         describe(e);
         e->max_wanted = e->opt.sequences * (1 + e->opt.drafts);

@@ -26,17 +26,21 @@ struct engine_options {
     const char *device;       // "auto", "cpu"; NULL: auto
     struct pool_options pool; // of the CPU
     enum isa isa;             // ISA_BEST unless a test says otherwise
-    enum precision precision; // PRECISION_F32 also keeps the cache in F32
-    int64_t context;          // tokens a sequence may hold; 0: the model's own, less if memory asks
-    int64_t sequences;        // at once; 0: 1
-    int64_t batch;            // rows a step, at most; 0: 512
-    int64_t chunk;            // rows of one prompt in a step, at most; 0: batch
-    int64_t tokens;           // that the caches hold of all sequences together, at least one's
-                              // context; 0: of each its context, less if memory asks
-    int64_t snapshots;        // of recurrent state that are kept; 0: some for each sequence
-    int64_t drafts;           // tokens of engine_draft that a sequence may try in a step, at most
-    bool load_dummy;          // random weights in the shape of config.json: only that file is read
-    bool dry;                 // know what is needed, load nothing (for inspect): no steps
+    enum precision precision;
+    // How keys and values are kept: "f16" (or "fp16"), "bf16", "f32", or "q8_0" (or "int8"), 8-bit
+    // whole numbers with a scale for each 32. NULL: f16, with PRECISION_F32 f32. What an indexer
+    // chooses by is never kept in 8 bits, but in f16.
+    const char *cache_k, *cache_v;
+    int64_t context;   // tokens a sequence may hold; 0: the model's own, less if memory asks
+    int64_t sequences; // at once; 0: 1
+    int64_t batch;     // rows a step, at most; 0: 512
+    int64_t chunk;     // rows of one prompt in a step, at most; 0: batch
+    int64_t tokens;    // that the caches hold of all sequences together, at least one's
+                       // context; 0: of each its context, less if memory asks
+    int64_t snapshots; // of recurrent state that are kept; 0: some for each sequence
+    int64_t drafts;    // tokens of engine_draft that a sequence may try in a step, at most
+    bool load_dummy;   // random weights in the shape of config.json: only that file is read
+    bool dry;          // know what is needed, load nothing (for inspect): no steps
     // Reads "loading" progress on a terminal: called with bytes done and in all; may be NULL.
     void (*progress)(void *arg, size_t done, size_t total);
     void *progress_arg;
@@ -56,7 +60,8 @@ struct engine_info {
     int64_t context;       // tokens a sequence may hold
     int64_t model_context; // what the checkpoint was trained for
     int64_t sequences, batch;
-    int64_t cache_tokens; // that the caches hold of all sequences together
+    int64_t cache_tokens;          // that the caches hold of all sequences together
+    const char *cache_k, *cache_v; // how they are kept: "f16"
     size_t weight_bytes, state_bytes, scratch_bytes; // needed in all
     size_t fixed_bytes; // of state_bytes: recurrent state and its snapshots
     size_t state_bytes_per_token;

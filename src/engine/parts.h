@@ -22,6 +22,7 @@ struct engine {
     struct weights *weights;
     struct decoder *decoder;
     struct store store;
+    enum dtype cache_k, cache_v;
     struct state_decl *decl; // [layers]
     struct state state;
     struct schedule sched;

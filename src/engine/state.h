@@ -26,7 +26,7 @@ struct state_plan {
     int64_t tokens;    // of all sequences together, where there is no window; at least the context
     int64_t chunk;     // rows of one sequence in a step, at most
     int64_t snapshots; // copies of fixed state; unused by a model that has none
-    enum dtype type;   // of keys and values
+    enum dtype k_type, v_type; // of keys and values (struct kv)
 };
 
 struct page_group {
@@ -62,6 +62,8 @@ struct state {
 
 // Bytes that state_open would allocate; SIZE_MAX when that does not fit a size_t.
 size_t state_bytes(const struct state_plan *p);
+// Bytes of one token in the pages of a layer's k-th paged state.
+size_t state_token_bytes(const struct state_plan *p, int64_t layer, int k);
 // Bytes that one more token of context costs, over all layers without a window.
 size_t state_bytes_per_token(const struct state_plan *p);
 // Of them, those for fixed state and its snapshots.

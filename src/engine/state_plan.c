@@ -27,8 +27,23 @@ static int64_t group_pages(const struct state_plan *p, int64_t window, int64_t c
     return most < INT32_MAX ? most : INT32_MAX; // page tables are of I32
 }
 
-static size_t page_bytes(const struct state_plan *p, const struct paged_decl *d) {
-    return (size_t)(d->heads * PAGE_TOKENS * (d->k_width + d->v_width)) * dtype_size(p->type);
+// An indexer's keys, by which it chooses, are not kept in 8 bits.
+static enum dtype k_type(const struct state_plan *p, int k) {
+    return k == 1 && p->k_type == DT_I8 ? DT_F16 : p->k_type;
+}
+
+static int64_t scales(enum dtype type, int64_t width) {
+    return type == DT_I8 ? (width + KV_BLOCK - 1) / KV_BLOCK : 0;
+}
+
+static size_t row_bytes(enum dtype type, int64_t width) {
+    return (size_t)width * dtype_size(type) + (size_t)scales(type, width) * sizeof(uint16_t);
+}
+
+size_t state_token_bytes(const struct state_plan *p, int64_t layer, int k) {
+    const struct paged_decl *d = &p->layer[layer].paged[k];
+    return (size_t)d->heads *
+           (row_bytes(k_type(p, k), d->k_width) + row_bytes(p->v_type, d->v_width));
 }
 
 // A piece of fixed state begins at a multiple of 64 bytes.
@@ -52,7 +67,8 @@ size_t state_bytes(const struct state_plan *p) {
         for (int k = 0; k < LAYER_PAGED; k++) {
             const struct paged_decl *d = &p->layer[i].paged[k];
             int64_t pages = d->heads ? group_pages(p, d->window, d->chunk) : 0;
-            if (!size_mul((size_t)pages, page_bytes(p, d), &part) || !size_add(total, part, &total))
+            size_t page = PAGE_TOKENS * state_token_bytes(p, i, k);
+            if (!size_mul((size_t)pages, page, &part) || !size_add(total, part, &total))
                 return SIZE_MAX;
         }
     }
@@ -64,7 +80,7 @@ size_t state_bytes_per_token(const struct state_plan *p) {
     for (int64_t i = 0; i < p->layers; i++) {
         for (int k = 0; k < LAYER_PAGED; k++) {
             const struct paged_decl *d = &p->layer[i].paged[k];
-            if (look_back(d->window, d->chunk) < 0) total += page_bytes(p, d) / PAGE_TOKENS;
+            if (look_back(d->window, d->chunk) < 0) total += state_token_bytes(p, i, k);
         }
     }
     return total;
@@ -100,12 +116,22 @@ static void add_groups(struct state *s) {
     if (!s->groups) add_group(s, 0, 0);
 }
 
-static struct kv shape_of(const struct state_plan *p, const struct paged_decl *d, int64_t pages) {
-    int64_t k[] = {pages, d->heads, PAGE_TOKENS, d->k_width};
-    int64_t v[] = {pages, d->heads, PAGE_TOKENS, d->v_width};
-    return (struct kv){.k = tensor_nd(p->type, 4, k, NULL),
-                       .v = tensor_nd(p->type, 4, v, NULL),
-                       .table = tensor_2d(DT_I32, p->sequences, pages_for(p->context), NULL)};
+static struct tensor cache_shape(enum dtype type, const struct paged_decl *d, int64_t pages,
+                                 int64_t width) {
+    return tensor_nd(type, 4, (int64_t[]){pages, d->heads, PAGE_TOKENS, width}, NULL);
+}
+
+static struct kv shape_of(const struct state_plan *p, int64_t layer, int k, int64_t pages) {
+    const struct paged_decl *d = &p->layer[layer].paged[k];
+    enum dtype type = k_type(p, k);
+    struct kv kv = {.k = cache_shape(type, d, pages, d->k_width),
+                    .v = cache_shape(p->v_type, d, pages, d->v_width),
+                    .table = tensor_2d(DT_I32, p->sequences, pages_for(p->context), NULL)};
+    if (scales(type, d->k_width))
+        kv.k_scale = cache_shape(DT_BF16, d, pages, scales(type, d->k_width));
+    if (scales(p->v_type, d->v_width))
+        kv.v_scale = cache_shape(DT_BF16, d, pages, scales(p->v_type, d->v_width));
+    return kv;
 }
 
 // The layers' pieces of fixed state stand side by side in a sequence's row.
@@ -131,18 +157,21 @@ static void share(const struct state_plan *p, struct layer_state *layer) {
 void state_shapes(const struct state_plan *p, struct layer_state *layer) {
     for (int64_t i = 0; i < p->layers; i++)
         for (int k = 0; k < LAYER_PAGED; k++)
-            if (p->layer[i].paged[k].heads) layer[i].kv[k] = shape_of(p, &p->layer[i].paged[k], 1);
+            if (p->layer[i].paged[k].heads) layer[i].kv[k] = shape_of(p, i, k, 1);
     place_fixed(p, layer, NULL);
     share(p, layer);
 }
 
-static void open_paged(struct state *s, const struct paged_decl *d, struct kv *kv,
-                       struct error *e) {
+static void open_paged(struct state *s, int64_t layer, int k, struct error *e) {
+    const struct paged_decl *d = &s->plan.layer[layer].paged[k];
     if (!d->heads || e->set) return;
     const struct page_group *g = group_of(s, d->window, d->chunk);
-    *kv = shape_of(&s->plan, d, g->pages.count);
-    kv->k.data = device_alloc(s->dev, tensor_bytes(kv->k), "the cache", e);
-    if (!e->set) kv->v.data = device_alloc(s->dev, tensor_bytes(kv->v), "the cache", e);
+    struct kv *kv = &s->layer[layer].kv[k];
+    *kv = shape_of(&s->plan, layer, k, g->pages.count);
+    struct tensor *all[] = {&kv->k, &kv->v, &kv->k_scale, &kv->v_scale};
+    for (size_t i = 0; i < sizeof all / sizeof *all && !e->set; i++)
+        if (all[i]->dims)
+            all[i]->data = device_alloc(s->dev, tensor_bytes(*all[i]), "the cache", e);
     kv->table = g->device_table;
 }
 
@@ -153,8 +182,7 @@ static void open_memory(struct state *s, struct error *e) {
         t->data = device_alloc(s->dev, tensor_bytes(*t), "page tables", e);
     }
     for (int64_t i = 0; i < p->layers; i++)
-        for (int k = 0; k < LAYER_PAGED; k++)
-            open_paged(s, &p->layer[i].paged[k], &s->layer[i].kv[k], e);
+        for (int k = 0; k < LAYER_PAGED; k++) open_paged(s, i, k, e);
     s->fixed_width = fixed_width(p);
     if (!e->set) s->fixed = device_alloc(s->dev, state_fixed_bytes(p), "recurrent state", e);
     if (e->set) return;
@@ -185,6 +213,8 @@ void state_close(struct state *s) {
         for (int k = 0; k < LAYER_PAGED && !s->plan.layer[i].shared; k++) {
             device_free(s->dev, s->layer[i].kv[k].k.data);
             device_free(s->dev, s->layer[i].kv[k].v.data);
+            device_free(s->dev, s->layer[i].kv[k].k_scale.data);
+            device_free(s->dev, s->layer[i].kv[k].v_scale.data);
         }
     }
     if (s->dev) device_free(s->dev, s->fixed);

@@ -43,6 +43,14 @@ static const struct arg engine_args[] = {
      "where to compute; auto and gpu: the GPU if this build and machine have one, else the CPU"},
     {"--precision", ARG_CHOICE, "native|f32", NULL, "native", 0, 0,
      "f32: every operation in 32-bit floats; native: as fast as tests show to be safe"},
+    {"-ctk --cache-type-k", ARG_CHOICE, "f16|fp16|bf16|f32|q8_0|int8", "LLAMA_ARG_CACHE_TYPE_K",
+     NULL, 0, 0,
+     "how keys are kept; q8_0 or int8: in 8 bits with a scale for each 32, CPU only; without it f16, "
+     "with --precision f32 f32"},
+    {"-ctv --cache-type-v", ARG_CHOICE, "f16|fp16|bf16|f32|q8_0|int8", "LLAMA_ARG_CACHE_TYPE_V",
+     NULL, 0, 0, "the same of values"},
+    {"--kv-cache-mode", ARG_CHOICE, "f16|fp16|bf16|f32|q8_0|int8", NULL, NULL, 0, 0,
+     "the same of both; --cache-type-k and --cache-type-v win"},
 };
 static const struct arg_group engine_group = {"Engine", engine_args, COUNT(engine_args)};
 
@@ -102,8 +110,6 @@ static const struct arg refused_args[] = {
             "LoRA adapters are not in this build; merge the adapter first"),
     REFUSED("--draft-model --model-draft -md --draft --draft-max",
             "speculative decoding is not in this build"),
-    REFUSED("-ctk --cache-type-k -ctv --cache-type-v --kv-cache-mode",
-            "a quantized cache is not in this build"),
     REFUSED("-fa --flash-attn", "there is one way to compute attention, and nothing to choose"),
     REFUSED("-cb --cont-batching -nocb --no-cont-batching",
             "requests always run together; --parallel says how many"),
@@ -206,6 +212,8 @@ static bool read_engine(struct engine_options *opt, const struct args *a, struct
         .device = device_wish(args_text(a, "device")),
         .isa = ISA_BEST,
         .precision = strcmp(args_text(a, "precision"), "f32") ? PRECISION_NATIVE : PRECISION_F32,
+        .cache_k = args_either(a, "cache-type-k", "kv-cache-mode"),
+        .cache_v = args_either(a, "cache-type-v", "kv-cache-mode"),
         .context = context,
         .sequences = sequences,
         .batch = args_int(a, "batch-size"),

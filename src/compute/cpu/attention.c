@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SPAN_TOKENS = 1024, BLOCK_QUERIES = 64, BLOCK_ROWS = 16, SPLIT_FLOATS = 4 << 20 };
+enum { SPAN_TOKENS = 1024, BLOCK_QUERIES = 64, BLOCK_ROWS = 32, SPLIT_FLOATS = 4 << 20 };
 
 struct attention_job {
     const struct cpu_kernels *kernels;
@@ -18,10 +18,10 @@ struct attention_job {
     const struct kv *kv;
     const struct rows *rows;
     const struct attention_options *opt;
-    struct tensor values; // the cache's, or its keys, whose leading elements are then kept
-    int64_t group;        // heads a kv head
-    int64_t block_rows;   // at most
-    int64_t blocks, span_pages;
+    int64_t v_width;
+    int64_t group;      // heads a kv head
+    int64_t block_rows; // at most
+    int64_t blocks;
     const int32_t *block; // [blocks + 1] first row of each
     float *work;          // work_size floats a thread
     int64_t work_size;
@@ -40,11 +40,6 @@ struct block {
     int64_t row, rows, queries, kv_head;
     const int32_t *table;
 };
-
-static const char *page_of(struct tensor cache, int64_t page, int64_t head, int64_t token) {
-    int64_t at = ((page * cache.n[1] + head) * cache.n[2] + token) * cache.n[3];
-    return (const char *)cache.data + (size_t)at * dtype_size(cache.type);
-}
 
 static int64_t last_seen(const struct attention_job *j, int64_t row) {
     return ((const int32_t *)j->rows->index.data)[row];
@@ -76,14 +71,18 @@ static struct block block_at(const struct attention_job *j, int64_t i, int64_t k
     };
 }
 
-// The block's queries, scaled, in the order row, head.
-static void load_queries(const struct attention_job *j, const struct block *b, float *q) {
+// The block's queries, scaled, in the order row, head, and the tokens [from, to) that each sees.
+static void load_queries(const struct attention_job *j, const struct block *b, float *q,
+                         int64_t *from, int64_t *to) {
     int64_t width = j->q.n[2], each = j->group * width;
     for (int64_t r = 0; r < b->rows; r++) {
-        const float *from =
-            (const float *)j->q.data + (b->row + r) * j->q.stride[0] + b->kv_head * each;
+        const float *x = (const float *)j->q.data + (b->row + r) * j->q.stride[0];
         float scale = scale_of(j, b->row + r);
-        for (int64_t i = 0; i < each; i++) q[r * each + i] = from[i] * scale;
+        for (int64_t i = 0; i < each; i++) q[r * each + i] = x[b->kv_head * each + i] * scale;
+        for (int64_t h = 0; h < j->group; h++) {
+            from[r * j->group + h] = first_seen(j, b->row + r);
+            to[r * j->group + h] = last_seen(j, b->row + r) + 1;
+        }
     }
 }
 
@@ -95,37 +94,60 @@ static void clear_state(const struct state *s, int64_t queries, int64_t v_width)
     }
 }
 
+// The page of a token, or where it is behind every window, and may have none, that of the last.
+static int64_t page_of(const struct kv *kv, const int32_t *table, int64_t token, int64_t last) {
+    int32_t page = table[token / kv->k.n[2]];
+    return page < 0 ? table[last / kv->k.n[2]] : page;
+}
+
+int64_t cpu_attend_pieces(const struct kv *kv, const int32_t *table, int64_t head, int64_t at,
+                          int64_t count, int64_t last, struct attend_piece *piece) {
+    int64_t size = kv->k.n[2], n = 0;
+    for (int64_t t = at; t < at + count; t += piece[n++].count) {
+        int64_t left = at + count - t, room = size - t % size;
+        int64_t page = page_of(kv, table, t, last), then = t + ATTEND_TOKENS;
+        int64_t next = then <= last ? page_of(kv, table, then, last) : page;
+        piece[n] = (struct attend_piece){.count = left < room ? left : room, .room = room};
+        piece[n].k = cpu_kept(kv, page, head, t % size, true);
+        piece[n].k.next = cpu_kept(kv, next, head, then % size, true).p;
+        piece[n].v = cpu_kept(kv, page, head, t % size, false);
+        piece[n].v.next = cpu_kept(kv, next, head, then % size, false).p;
+    }
+    return n;
+}
+
+void cpu_attend_layout(const struct kv *kv, struct attend *a) {
+    bool values = kv->v.n[3] > 0;
+    a->k_width = kv->k.n[3];
+    a->k_type = kv->k.type;
+    a->v_type = values ? kv->v.type : kv->k.type;
+    a->ldv = values ? kv->v.n[3] : kv->k.n[3];
+    a->across = keys_across(kv);
+    a->page = kv->k.n[2];
+}
+
 // Takes the block through one span of tokens.
 static void attend_span(const struct attention_job *j, const struct block *b, int64_t span,
-                        const float *q, const struct state *s, int64_t *limits, float *work) {
-    const struct kv *kv = j->kv;
-    int64_t size = kv->k.n[2], last = last_seen(j, b->row + b->rows - 1);
-    struct attend a = {.queries = b->queries, .k_width = kv->k.n[3], .v_width = j->values.n[3]};
-    a.q = q;
-    a.type = kv->k.type;
+                        const float *q, const struct state *s, const int64_t *from,
+                        const int64_t *to, float *work) {
+    int64_t last = last_seen(j, b->row + b->rows - 1);
+    struct attend_piece piece[ATTEND_TOKENS];
+    struct attend a = {.queries = b->queries, .v_width = j->v_width, .q = q, .piece = piece};
+    cpu_attend_layout(j->kv, &a);
     a.soft_cap = j->opt->soft_cap;
     a.acc = s->acc, a.top = s->top, a.sum = s->sum;
-    a.from = limits, a.to = limits + b->queries;
+    a.from = from, a.to = to;
     a.work = work;
     clear_state(s, b->queries, a.v_width);
-    int64_t begin = span * j->span_pages * size, end = begin + j->span_pages * size;
+    int64_t end = (span + 1) * SPAN_TOKENS;
     if (end > last + 1) end = last + 1;
-    int64_t first = first_seen(j, b->row);
-    if (begin < first / size * size) begin = first / size * size;
-    for (int64_t page = begin / size; page * size < end; page++) {
-        for (int64_t t = 0; t < size && page * size + t < end; t += ATTEND_TOKENS) {
-            int64_t at = page * size + t;
-            a.count = size - t < ATTEND_TOKENS ? size - t : ATTEND_TOKENS;
-            for (int64_t m = 0; m < b->queries; m++) {
-                int64_t row = b->row + m / j->group;
-                int64_t from = first_seen(j, row) - at, to = last_seen(j, row) + 1 - at;
-                a.from[m] = from > 0 ? from : 0;
-                a.to[m] = to < a.count ? to : a.count;
-            }
-            a.k = page_of(kv->k, b->table[page], b->kv_head, t);
-            a.v = page_of(j->values, b->table[page], b->kv_head, t);
-            j->kernels->attend(&a);
-        }
+    a.at = span * SPAN_TOKENS;
+    if (a.at < from[0] / ATTEND_TOKENS * ATTEND_TOKENS)
+        a.at = from[0] / ATTEND_TOKENS * ATTEND_TOKENS;
+    for (; a.at < end; a.at += ATTEND_TOKENS) {
+        a.count = end - a.at < ATTEND_TOKENS ? end - a.at : ATTEND_TOKENS;
+        a.pieces = cpu_attend_pieces(j->kv, b->table, b->kv_head, a.at, a.count, last, piece);
+        j->kernels->attend(&a);
     }
 }
 
@@ -169,27 +191,27 @@ static struct state state_at(float *p, int64_t queries, int64_t v_width) {
 }
 
 static int64_t first_span(const struct attention_job *j, const struct block *b) {
-    return first_seen(j, b->row) / (j->span_pages * j->kv->k.n[2]);
+    return first_seen(j, b->row) / SPAN_TOKENS;
 }
 
 static int64_t last_span(const struct attention_job *j, const struct block *b) {
-    return last_seen(j, b->row + b->rows - 1) / (j->span_pages * j->kv->k.n[2]);
+    return last_seen(j, b->row + b->rows - 1) / SPAN_TOKENS;
 }
 
 // All spans of a block, on one thread.
 static void block_task(void *arg, int task, int thread) {
     const struct attention_job *j = arg;
-    int64_t kv_heads = j->kv->k.n[1], v_width = j->values.n[3];
+    int64_t kv_heads = j->kv->k.n[1], v_width = j->v_width;
     // The last blocks of a prompt see the most tokens: they are handed out first.
     struct block b = block_at(j, j->blocks - 1 - task / kv_heads, task % kv_heads);
     float *q = j->work + thread * j->work_size;
+    int64_t *from = j->limits + thread * 2 * j->block_rows * j->group, *to = from + b.queries;
     struct state span = state_at(q + b.queries * j->q.n[2], b.queries, v_width);
     struct state total = state_at(span.sum + b.queries, b.queries, v_width);
-    load_queries(j, &b, q);
+    load_queries(j, &b, q, from, to);
     clear_state(&total, b.queries, v_width);
     for (int64_t i = first_span(j, &b); i <= last_span(j, &b); i++) {
-        attend_span(j, &b, i, q, &span, j->limits + thread * 2 * j->block_rows * j->group,
-                    total.sum + b.queries);
+        attend_span(j, &b, i, q, &span, from, to, total.sum + b.queries);
         for (int64_t m = 0; m < b.queries; m++)
             merge(total.acc + m * v_width, total.top + m, total.sum + m, span.acc + m * v_width,
                   span.top[m], span.sum[m], v_width);
@@ -207,14 +229,14 @@ static float *part_of(const struct attention_job *j, const struct block *b, int6
 // One span of a block, into `parts`.
 static void span_task(void *arg, int task, int thread) {
     const struct attention_job *j = arg;
-    int64_t kv_heads = j->kv->k.n[1], v_width = j->values.n[3], i = task % j->spans;
+    int64_t kv_heads = j->kv->k.n[1], v_width = j->v_width, i = task % j->spans;
     struct block b = block_at(j, task / j->spans / kv_heads, task / j->spans % kv_heads);
     if (i < first_span(j, &b) || i > last_span(j, &b)) return;
     float *q = j->work + thread * j->work_size;
+    int64_t *from = j->limits + thread * 2 * j->block_rows * j->group, *to = from + b.queries;
     struct state span = state_at(q + b.queries * j->q.n[2], b.queries, v_width);
-    load_queries(j, &b, q);
-    attend_span(j, &b, i, q, &span, j->limits + thread * 2 * j->block_rows * j->group,
-                span.sum + b.queries);
+    load_queries(j, &b, q, from, to);
+    attend_span(j, &b, i, q, &span, from, to, span.sum + b.queries);
     for (int64_t m = 0; m < b.queries; m++) {
         float *part = part_of(j, &b, m, i);
         memcpy(part, span.acc + m * v_width, (size_t)v_width * sizeof *part);
@@ -223,19 +245,19 @@ static void span_task(void *arg, int task, int thread) {
     }
 }
 
-static void merge_parts(const struct attention_job *j) {
-    int64_t kv_heads = j->kv->k.n[1], v_width = j->values.n[3];
-    for (int64_t t = 0; t < j->blocks * kv_heads; t++) {
-        struct block b = block_at(j, t / kv_heads, t % kv_heads);
-        for (int64_t m = 0; m < b.queries; m++) {
-            float *total = part_of(j, &b, m, first_span(j, &b));
-            for (int64_t i = first_span(j, &b) + 1; i <= last_span(j, &b); i++) {
-                const float *part = part_of(j, &b, m, i);
-                merge(total, total + v_width, total + v_width + 1, part, part[v_width],
-                      part[v_width + 1], v_width);
-            }
-            finish(j, &b, m, total, total[v_width], total[v_width + 1]);
+static void merge_task(void *arg, int task, int thread) {
+    (void)thread;
+    const struct attention_job *j = arg;
+    int64_t kv_heads = j->kv->k.n[1], v_width = j->v_width;
+    struct block b = block_at(j, task / kv_heads, task % kv_heads);
+    for (int64_t m = 0; m < b.queries; m++) {
+        float *total = part_of(j, &b, m, first_span(j, &b));
+        for (int64_t i = first_span(j, &b) + 1; i <= last_span(j, &b); i++) {
+            const float *part = part_of(j, &b, m, i);
+            merge(total, total + v_width, total + v_width + 1, part, part[v_width],
+                  part[v_width + 1], v_width);
         }
+        finish(j, &b, m, total, total[v_width], total[v_width + 1]);
     }
 }
 
@@ -244,6 +266,7 @@ static void cut_blocks(struct attention_job *j, int32_t *block) {
     const int32_t *seq = j->rows->seq.data, *index = j->rows->index.data;
     int32_t n = (int32_t)j->rows->n, from = 0;
     for (int32_t r = 0; r < n; r++) {
+        if (index[r] / SPAN_TOKENS >= j->spans) j->spans = index[r] / SPAN_TOKENS + 1;
         bool joins = r > 0 && seq[r] == seq[r - 1] && index[r] == index[r - 1] + 1 &&
                      r - from < j->block_rows;
         if (joins) continue;
@@ -253,14 +276,23 @@ static void cut_blocks(struct attention_job *j, int32_t *block) {
     j->block = block;
 }
 
-// The most rows, of n, whose spans may be split over the threads: few enough that the blocks alone
-// would leave threads idle, and that the parts stay small.
-static int64_t split_rows(const struct attention_job *j, int64_t n, int64_t threads) {
-    if (threads == 1 || j->spans < 2) return 0;
-    int64_t idle = 2 * threads / j->kv->k.n[1];
-    int64_t small = SPLIT_FLOATS / (j->q.n[1] * j->spans * j->per_part);
-    int64_t most = idle < small ? idle : small;
+// The most rows, of n, whose spans may be split over the threads: where there are so few that their
+// blocks, some of which may be of much longer sequences than others, don't keep all threads busy to
+// the end, and as long as the parts stay small. spans: of the longest sequence that there can be.
+static int64_t split_rows(const struct attention_job *j, int64_t n, int64_t threads,
+                          int64_t spans) {
+    enum { TASKS = 16 }; // a thread
+    if (threads == 1 || spans < 2) return 0;
+    int64_t few = (TASKS * threads + j->kv->k.n[1] - 1) / j->kv->k.n[1];
+    int64_t small = SPLIT_FLOATS / (j->q.n[1] * spans * j->per_part);
+    int64_t most = few < small ? few : small;
+    if (most < 1) most = 1; // a single row of a long sequence must not be left to one thread
     return n < most ? n : most;
+}
+
+static int64_t block_rows(int64_t group) {
+    int64_t rows = BLOCK_QUERIES / group;
+    return rows < 1 ? 1 : rows > BLOCK_ROWS ? BLOCK_ROWS : rows;
 }
 
 void cpu_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
@@ -271,35 +303,30 @@ void cpu_attention(struct context *c, struct tensor y, struct tensor q, const st
     }
     size_t mark = scratch_mark(c);
     int64_t threads = pool_threads(c->dev->pool), n = rows->n, kv_heads = kv->k.n[1];
-    struct tensor values = kv->v.n[3] ? kv->v : kv->k;
-    int64_t size = kv->k.n[2], k_width = kv->k.n[3], v_width = values.n[3];
-    struct attention_job j = {c->dev->kernels,           y, q, kv, rows, opt, values,
-                              .group = q.n[1] / kv_heads};
-    j.block_rows = BLOCK_QUERIES / j.group < 1            ? 1
-                   : BLOCK_QUERIES / j.group > BLOCK_ROWS ? BLOCK_ROWS
-                                                          : BLOCK_QUERIES / j.group;
-    j.span_pages = size < SPAN_TOKENS ? SPAN_TOKENS / size : 1;
-    j.spans = (kv->table.n[1] + j.span_pages - 1) / j.span_pages;
-    j.per_part = v_width + 2;
+    struct attention_job j = {c->dev->kernels, y, q, kv, rows, opt, .group = q.n[1] / kv_heads};
+    j.v_width = y.n[1] / q.n[1];
+    j.block_rows = block_rows(j.group);
+    j.per_part = j.v_width + 2;
     int64_t queries = j.block_rows * j.group;
-    j.work_size = queries * (k_width + 2 * j.per_part) + attend_work(queries, k_width, v_width);
+    int64_t spans = (kv->table.n[1] * kv->k.n[2] + SPAN_TOKENS - 1) / SPAN_TOKENS;
+    j.work_size = queries * (q.n[2] + 2 * j.per_part) + attend_work(queries, q.n[2], j.v_width);
     struct tensor work = scratch_tensor(c, DT_F32, 2, (int64_t[]){threads, j.work_size});
     struct tensor limits = scratch_tensor(c, DT_I64, 2, (int64_t[]){threads, 2 * queries});
     struct tensor block = scratch_tensor(c, DT_I32, 1, (int64_t[]){n + 1});
-    int64_t split = split_rows(&j, n, threads);
+    int64_t split = split_rows(&j, n, threads, spans);
     bool splits = n <= split;
     struct tensor parts = {0};
     if (splits || c->dry)
-        parts = scratch_tensor(c, DT_F32, 2, (int64_t[]){split * q.n[1], j.spans * j.per_part});
+        parts = scratch_tensor(c, DT_F32, 2, (int64_t[]){split * q.n[1], spans * j.per_part});
     if (!c->dry && !c->err.set && n > 0) {
         j.work = work.data;
         j.limits = limits.data;
         j.parts = parts.data;
         cut_blocks(&j, block.data);
         int64_t tasks = j.blocks * kv_heads;
-        if (splits) {
+        if (splits && j.spans > 1) {
             pool_run(c->dev->pool, (int)(tasks * j.spans), span_task, &j);
-            merge_parts(&j);
+            pool_run(c->dev->pool, (int)tasks, merge_task, &j);
         } else {
             pool_run(c->dev->pool, (int)tasks, block_task, &j);
         }

@@ -365,38 +365,6 @@ static void cpu_rope(struct context *c, struct tensor x, const struct rows *rows
     cpu_rows(c, x.n[0], 4 * r->inv_freq.n[0] + x.n[1] * x.n[2], rope_row, &j);
 }
 
-struct write_job {
-    const struct cpu_kernels *kernels;
-    const struct kv *kv;
-    const struct rows *rows;
-    struct tensor k, v;
-};
-
-static void write_heads(const struct cpu_kernels *kernels, struct tensor cache, int64_t page,
-                        int64_t slot, const float *from) {
-    int64_t heads = cache.n[1], width = cache.n[3];
-    for (int64_t h = 0; h < heads; h++) {
-        int64_t at = ((page * heads + h) * cache.n[2] + slot) * width;
-        kernels->convert((char *)cache.data + (size_t)at * dtype_size(cache.type), cache.type,
-                         from + h * width, width);
-    }
-}
-
-static void kv_write_row(void *arg, int64_t row) {
-    struct write_job *j = arg;
-    int64_t seq = ((const int32_t *)j->rows->seq.data)[row];
-    int64_t index = ((const int32_t *)j->rows->index.data)[row], size = j->kv->k.n[2];
-    int64_t page = ((const int32_t *)j->kv->table.data)[seq * j->kv->table.n[1] + index / size];
-    write_heads(j->kernels, j->kv->k, page, index % size, row_of(j->k, row));
-    if (j->v.dims) write_heads(j->kernels, j->kv->v, page, index % size, row_of(j->v, row));
-}
-
-static void cpu_kv_write(struct context *c, const struct kv *kv, const struct rows *rows,
-                         struct tensor k, struct tensor v) {
-    struct write_job j = {c->dev->kernels, kv, rows, k, v};
-    cpu_rows(c, rows->n, 2 * k.n[1] * (k.n[2] + kv->v.n[3]), kv_write_row, &j);
-}
-
 static void cpu_read(struct context *c, void *host, const void *data, size_t size) {
     (void)c;
     memcpy(host, data, size);
@@ -478,6 +446,7 @@ static const struct ops cpu_ops = {
     .gather_rows = cpu_gather_rows,
     .take_bands = cpu_take_bands,
     .rope = cpu_rope,
+    .mixed_cache = true,
     .kv_write = cpu_kv_write,
     .attention = cpu_attention,
     .select_keys = cpu_select_keys,

@@ -64,23 +64,41 @@ static inline int64_t matmul_work(int64_t in) {
     return MATMUL_OUTPUTS * (MATMUL_CHUNK + MATMUL_PAD) + in;
 }
 
-// One step of attention: `queries` heads that share a kv head, against `count` tokens of one page,
-// of which query m sees [from[m], to[m]). The state of the running softmax is the weighted sum
-// acc, the largest score top, and the sum of exp(score - top).
-enum { ATTEND_TOKENS = 64 };
+// Keys or values that a cache keeps of some tokens of one page, of one head. Values, and keys that
+// are values too, stand as rows: [tokens, width]; keys that are only keys stand across: [width,
+// tokens], so that what a score needs of many tokens is side by side. Of I8 there is a BF16 scale
+// for each KV_BLOCK elements of a token, in the same order: [tokens, blocks] or [blocks, tokens].
+static inline int64_t kept_blocks(int64_t width) { return (width + KV_BLOCK - 1) / KV_BLOCK; }
+struct kept {
+    char *p;
+    uint16_t *scale;  // NULL but of I8
+    const char *next; // what the next step will read: a hint
+};
+
+// One step of attention: `queries` heads that share a kv head, against the tokens [at, at + count)
+// of a sequence, of which query m sees [from[m], to[m]). The tokens are those of the pieces, one
+// after the other. The state of the running softmax is the weighted sum acc, the largest score top,
+// and the sum of exp(score - top). A step begins at a multiple of ATTEND_TOKENS.
+enum { ATTEND_TOKENS = 64, ATTEND_LD = ATTEND_TOKENS + 16 };
+struct attend_piece {
+    int64_t count, room; // tokens here, and up to the page's end
+    struct kept k, v;
+};
 struct attend {
-    int64_t queries, k_width, v_width, count;
-    const float *q;  // [queries, k_width], scaled
-    const void *k;   // [count, k_width]
-    const void *v;   // [count, v_width]
-    enum dtype type; // of k and v
-    float soft_cap;  // of scores; 0: none
-    int64_t *from, *to;
+    int64_t queries, k_width, v_width, at, count;
+    const float *q; // [queries, k_width], scaled
+    const struct attend_piece *piece;
+    int64_t pieces;
+    enum dtype k_type, v_type;
+    bool across;       // the keys are
+    int64_t page, ldv; // elements from one of a key to the next across; from a value to the next
+    float soft_cap;    // of scores; 0: none
+    const int64_t *from, *to;
     float *acc, *top, *sum; // [queries, v_width], [queries], [queries]
     float *work;            // attend_work floats
 };
 static inline int64_t attend_work(int64_t queries, int64_t k_width, int64_t v_width) {
-    return (queries + k_width + v_width) * ATTEND_TOKENS;
+    return (queries + k_width + v_width) * ATTEND_LD;
 }
 
 // A band of channels through the rows of one run (compute/recurrent.h). ld: floats from a row to
@@ -206,6 +224,9 @@ struct cpu_kernels {
 extern const struct cpu_kernels kernels_plain, kernels_avx2, kernels_avx512, kernels_neon,
     kernels_dotprod;
 
+// A row as it is kept in I8 (struct kept): |q| <= 127. A block that holds what is no finite number
+// reads as NaN.
+void keep_row(int8_t *q, uint16_t *scale, const float *x, int64_t n);
 // Element i of a float tensor's memory (F32, F16, BF16, F8_E4M3 or F8_E8M0) as f32.
 float load_float(const void *p, enum dtype type, int64_t i);
 void store_float(void *p, enum dtype type, int64_t i, float value);

@@ -1,6 +1,7 @@
 // The definition of every kernel, in plain C.
 #include "compute/cpu/kernels.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -175,30 +176,73 @@ static void convert_row(void *to, enum dtype type, const float *from, int64_t n)
     for (int64_t i = 0; i < n; i++) store_float(to, type, i, from[i]);
 }
 
-static void attend_query(const struct attend *a, int64_t m, float *s) {
-    float *acc = a->acc + m * a->v_width, was = a->top[m], top = was;
-    for (int64_t t = a->from[m]; t < a->to[m]; t++) {
-        float sum = 0;
-        for (int64_t i = 0; i < a->k_width; i++)
-            sum += a->q[m * a->k_width + i] * load_float(a->k, a->type, t * a->k_width + i);
-        s[t] = a->soft_cap > 0 ? a->soft_cap * tanhf(sum / a->soft_cap) : sum;
-        top = s[t] > top ? s[t] : top;
+void keep_row(int8_t *q, uint16_t *scale, const float *x, int64_t n) {
+    for (int64_t b = 0; b < kept_blocks(n); b++, x += KV_BLOCK, q += KV_BLOCK) {
+        int64_t count = n - b * KV_BLOCK < KV_BLOCK ? n - b * KV_BLOCK : KV_BLOCK;
+        float most = 0;
+        bool finite = true;
+        for (int64_t i = 0; i < count; i++) {
+            finite = finite && isfinite(x[i]);
+            most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+        }
+        // Rounded up, so that no element is over 127 of it.
+        uint32_t bits;
+        float unit = most < 127 * FLT_MIN ? 0 : most / 127;
+        memcpy(&bits, &unit, sizeof bits);
+        scale[b] = finite ? (uint16_t)((bits + 0xffff) >> 16) : 0x7fc0;
+        float by = finite && unit > 0 ? 1 / bf16_to_f32(scale[b]) : 0;
+        for (int64_t i = 0; i < count; i++) q[i] = by > 0 ? (int8_t)rintf(x[i] * by) : 0;
     }
+}
+
+// Element `i` of a kept row or column; block: of its scale.
+static float kept(const struct kept *k, enum dtype type, int64_t i, int64_t block) {
+    if (type != DT_I8) return load_float(k->p, type, i);
+    return (float)((const int8_t *)k->p)[i] * bf16_to_f32(k->scale[block]);
+}
+
+static float kept_key(const struct attend *a, const struct kept *k, int64_t t, int64_t i) {
+    int64_t b = i / KV_BLOCK;
+    if (a->across) return kept(k, a->k_type, i * a->page + t, b * a->page + t);
+    return kept(k, a->k_type, t * a->k_width + i, t * kept_blocks(a->k_width) + b);
+}
+
+static float kept_value(const struct attend *a, const struct kept *v, int64_t t, int64_t i) {
+    return kept(v, a->v_type, t * a->ldv + i, t * kept_blocks(a->ldv) + i / KV_BLOCK);
+}
+
+static void attend_query(const struct attend *a, int64_t m, int64_t from, int64_t to, float *s) {
+    float *acc = a->acc + m * a->v_width, was = a->top[m], top = was;
+    int64_t t = 0;
+    for (const struct attend_piece *p = a->piece; p < a->piece + a->pieces; p++)
+        for (int64_t i = 0; i < p->count; i++, t++) {
+            if (t < from || t >= to) continue;
+            float sum = 0;
+            for (int64_t k = 0; k < a->k_width; k++)
+                sum += a->q[m * a->k_width + k] * kept_key(a, &p->k, i, k);
+            s[t] = a->soft_cap > 0 ? a->soft_cap * tanhf(sum / a->soft_cap) : sum;
+            top = s[t] > top ? s[t] : top;
+        }
     float keep = expf(was - top);
     a->top[m] = top;
     a->sum[m] *= keep;
     for (int64_t i = 0; i < a->v_width; i++) acc[i] *= keep;
-    for (int64_t t = a->from[m]; t < a->to[m]; t++) {
-        float p = expf(s[t] - top);
-        a->sum[m] += p;
-        for (int64_t i = 0; i < a->v_width; i++)
-            acc[i] += p * load_float(a->v, a->type, t * a->v_width + i);
-    }
+    t = 0;
+    for (const struct attend_piece *p = a->piece; p < a->piece + a->pieces; p++)
+        for (int64_t i = 0; i < p->count; i++, t++) {
+            if (t < from || t >= to) continue;
+            float weight = expf(s[t] - top);
+            a->sum[m] += weight;
+            for (int64_t k = 0; k < a->v_width; k++) acc[k] += weight * kept_value(a, &p->v, i, k);
+        }
 }
 
-static void attend_page(const struct attend *a) {
-    for (int64_t m = 0; m < a->queries; m++)
-        if (a->from[m] < a->to[m]) attend_query(a, m, a->work);
+static void attend_step(const struct attend *a) {
+    for (int64_t m = 0; m < a->queries; m++) {
+        int64_t from = a->from[m] > a->at ? a->from[m] - a->at : 0;
+        int64_t to = a->to[m] - a->at < a->count ? a->to[m] - a->at : a->count;
+        if (from < to) attend_query(a, m, from, to, a->work);
+    }
 }
 
 static void convolve_row(float *y, const float *const *x, const float *w, const float *b, int taps,
@@ -338,7 +382,7 @@ const struct cpu_kernels kernels_plain = {
     .rotate = rotate_row,
     .rotate_pairs = rotate_pairs_row,
     .convert = convert_row,
-    .attend = attend_page,
+    .attend = attend_step,
     .convolve = convolve_row,
     .scan = scan_rows,
     .lru = lru_rows,

@@ -121,71 +121,95 @@ void cpu_select_keys(struct context *c, struct tensor y, struct tensor q, struct
 
 struct selected_job {
     const struct cpu_kernels *kernels;
-    struct tensor y, q, values;
+    struct tensor y, q;
     const struct kv *kv;
     const struct rows *rows;
     const struct attention_options *opt;
     float *work; // work_size floats a thread
     int64_t *limits;
-    int64_t work_size;
+    int64_t work_size, v_width;
 };
 
-// Some tokens' rows of a cache, side by side.
-static void gather(void *to, struct tensor cache, const int32_t *table, int64_t head,
-                   const int32_t *token, int64_t count) {
-    size_t bytes = (size_t)cache.n[3] * dtype_size(cache.type);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t page = table[token[i] / cache.n[2]], slot = token[i] % cache.n[2];
-        int64_t row = (page * cache.n[1] + head) * cache.n[2] + slot;
-        memcpy((char *)to + (size_t)i * bytes, (const char *)cache.data + (size_t)row * bytes,
-               bytes);
+static void copy_elements(char *to, const char *from, int64_t n, size_t size, int64_t step) {
+    if (step == 1) {
+        memcpy(to, from, (size_t)n * size);
+        return;
     }
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + (size_t)i * size, from + (size_t)(i * step) * size, size);
+}
+
+// Some tokens' keys or values, side by side as rows.
+static void gather(struct kept to, const struct kv *kv, const int32_t *table, int64_t head,
+                   bool keys, const int32_t *token, int64_t count) {
+    struct tensor t = keys ? kv->k : kv->v;
+    size_t size = dtype_size(t.type);
+    int64_t step = keys && keys_across(kv) ? t.n[2] : 1, blocks = kept_blocks(t.n[3]);
+    for (int64_t i = 0; i < count; i++) {
+        struct kept k = cpu_kept(kv, table[token[i] / t.n[2]], head, token[i] % t.n[2], keys);
+        copy_elements(to.p + (size_t)(i * t.n[3]) * size, k.p, t.n[3], size, step);
+        if (t.type == DT_I8)
+            copy_elements((char *)(to.scale + i * blocks), (const char *)k.scale, blocks,
+                          sizeof *k.scale, step);
+    }
+}
+
+// Room for a step's tokens in floats, their scales first.
+static int64_t gathered_size(int64_t width) { return ATTEND_TOKENS * (width + kept_blocks(width)); }
+
+static struct kept gathered_at(float *p, struct tensor cache) {
+    float *elements = p + ATTEND_TOKENS * kept_blocks(cache.n[3]);
+    return (struct kept){.p = (char *)elements, .scale = (uint16_t *)p, .next = (char *)elements};
 }
 
 // One row's heads that share a kv head.
 static void selected_task(void *arg, int task, int thread) {
     const struct selected_job *j = arg;
-    struct tensor k = j->kv->k, v = j->values;
-    int64_t row = task / k.n[1], head = task % k.n[1], group = j->q.n[1] / k.n[1];
-    int64_t top = j->opt->selected.n[1], width = j->y.n[1] / j->q.n[1];
+    const struct kv *kv = j->kv;
+    int64_t heads = kv->k.n[1], row = task / heads, head = task % heads;
+    int64_t group = j->q.n[1] / heads, width = kv->k.n[3], top = j->opt->selected.n[1];
     const int32_t *token = (const int32_t *)j->opt->selected.data + row * top;
     int64_t seq = ((const int32_t *)j->rows->seq.data)[row];
-    const int32_t *table = (const int32_t *)j->kv->table.data + seq * j->kv->table.n[1];
-    struct attend a = {.queries = group, .k_width = k.n[3], .v_width = v.n[3], .type = k.type};
-    float *q = j->work + thread * j->work_size, *keys = q + group * k.n[3];
-    float *values = keys + ATTEND_TOKENS * k.n[3];
-    a.acc = values + ATTEND_TOKENS * v.n[3], a.top = a.acc + group * v.n[3], a.sum = a.top + group;
-    a.work = a.sum + group;
-    a.q = q, a.k = keys, a.v = values;
-    a.from = j->limits + thread * 2 * group, a.to = a.from + group;
-    const float *from = (const float *)j->q.data + row * j->q.stride[0] + head * group * k.n[3];
-    for (int64_t i = 0; i < group * k.n[3]; i++) q[i] = from[i] * j->opt->scale;
-    memset(a.acc, 0, (size_t)(group * v.n[3]) * sizeof *a.acc);
-    for (int64_t m = 0; m < group; m++) a.top[m] = -INFINITY, a.sum[m] = 0, a.from[m] = 0;
-    for (int64_t t = 0; t < top && token[t] >= 0; t += a.count) {
-        for (a.count = 0; a.count < ATTEND_TOKENS && t + a.count < top;)
-            if (token[t + a.count++] < 0) break;
-        if (token[t + a.count - 1] < 0) a.count--;
-        gather(keys, k, table, head, token + t, a.count);
-        gather(values, v, table, head, token + t, a.count);
-        for (int64_t m = 0; m < group; m++) a.to[m] = a.count;
+    const int32_t *table = (const int32_t *)kv->table.data + seq * kv->table.n[1];
+    float *q = j->work + thread * j->work_size;
+    struct attend_piece piece = {.k = gathered_at(q + group * width, kv->k)};
+    float *after = q + group * width + gathered_size(width);
+    piece.v = kv->v.n[3] ? gathered_at(after, kv->v) : piece.k;
+    int64_t *limits = j->limits + thread * 2 * group;
+    struct attend a = {.queries = group, .v_width = j->v_width, .q = q};
+    a.piece = &piece, a.pieces = 1;
+    cpu_attend_layout(kv, &a);
+    a.across = false;
+    a.from = limits, a.to = limits + group;
+    a.acc = after + gathered_size(kv->v.n[3]), a.top = a.acc + group * j->v_width;
+    a.sum = a.top + group, a.work = a.sum + group;
+    const float *from = (const float *)j->q.data + row * j->q.stride[0] + head * group * width;
+    for (int64_t i = 0; i < group * width; i++) q[i] = from[i] * j->opt->scale;
+    memset(a.acc, 0, (size_t)(group * j->v_width) * sizeof *a.acc);
+    for (int64_t m = 0; m < group; m++)
+        a.top[m] = -INFINITY, a.sum[m] = 0, limits[m] = 0, limits[group + m] = top;
+    for (; a.at < top && token[a.at] >= 0; a.at += a.count) {
+        for (a.count = 0; a.count < ATTEND_TOKENS && a.at + a.count < top; a.count++)
+            if (token[a.at + a.count] < 0) break;
+        gather(piece.k, kv, table, head, true, token + a.at, a.count);
+        if (kv->v.n[3]) gather(piece.v, kv, table, head, false, token + a.at, a.count);
+        piece.count = piece.room = a.count;
         j->kernels->attend(&a);
     }
-    float *y = (float *)j->y.data + row * j->y.stride[0] + head * group * width;
+    float *y = (float *)j->y.data + row * j->y.stride[0] + head * group * j->v_width;
     for (int64_t m = 0; m < group; m++)
-        for (int64_t i = 0; i < width; i++) y[m * width + i] = a.acc[m * v.n[3] + i] / a.sum[m];
+        for (int64_t i = 0; i < j->v_width; i++)
+            y[m * j->v_width + i] = a.acc[m * j->v_width + i] / a.sum[m];
 }
 
 void cpu_attention_selected(struct context *c, struct tensor y, struct tensor q,
                             const struct kv *kv, const struct rows *rows,
                             const struct attention_options *opt) {
     size_t mark = scratch_mark(c);
-    struct tensor values = kv->v.n[3] ? kv->v : kv->k;
     int64_t threads = pool_threads(c->dev->pool), group = q.n[1] / kv->k.n[1];
-    int64_t k_width = kv->k.n[3], v_width = values.n[3];
-    struct selected_job j = {c->dev->kernels, y, q, values, kv, rows, opt, .work_size = 0};
-    j.work_size = (group + ATTEND_TOKENS) * (k_width + v_width) + 2 * group +
-                  attend_work(group, k_width, v_width);
+    struct selected_job j = {c->dev->kernels, y, q, kv, rows, opt, .v_width = y.n[1] / q.n[1]};
+    j.work_size = group * (q.n[2] + j.v_width + 2) + gathered_size(q.n[2]) +
+                  gathered_size(kv->v.n[3]) + attend_work(group, q.n[2], j.v_width);
     j.work = scratch_tensor(c, DT_F32, 2, (int64_t[]){threads, j.work_size}).data;
     j.limits = scratch_tensor(c, DT_I64, 2, (int64_t[]){threads, 2 * group}).data;
     if (!c->dry && !c->err.set && rows->n > 0)

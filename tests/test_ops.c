@@ -733,9 +733,9 @@ static void test_dry_run(void **state) {
     for (int64_t n = 64; n > 0; n--) {
         struct tensor nothing = tensor_1d(DT_I32, n, NULL);
         struct rows rows = {.n = n, .index = nothing, .seq = nothing};
-        struct kv kv = {tensor_nd(DT_F16, 4, (int64_t[]){300, 2, 16, 32}, NULL),
-                        tensor_nd(DT_F16, 4, (int64_t[]){300, 2, 16, 32}, NULL),
-                        tensor_2d(DT_I32, 4, 300, NULL)};
+        struct kv kv = {.k = tensor_nd(DT_F16, 4, (int64_t[]){300, 2, 16, 32}, NULL),
+                        .v = tensor_nd(DT_F16, 4, (int64_t[]){300, 2, 16, 32}, NULL),
+                        .table = tensor_2d(DT_I32, 4, 300, NULL)};
         size_t before = dry.peak;
         dry.peak = 0;
         struct tensor x = scratch_tensor(&dry, DT_F32, 2, (int64_t[]){n, 64});

@@ -8,7 +8,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct text_model *model(void) {
     static struct text_model m;
-    struct engine_options opt = {.device = "cpu", .pool.threads = 1, .isa = ISA_BEST, .context = 4096};
+    struct engine_options opt = {
+        .device = "cpu", .pool.threads = 1, .isa = ISA_BEST, .context = 4096};
     struct error e = {0};
     if (!m.engine && !text_open(&m, FIXTURES "/text", &opt, &e)) abort();
     return &m;

@@ -16,13 +16,15 @@ static void expect_positive(struct json_object *o, const char *const *keys) {
         if (!(json_number_at(o, *keys, -1) > 0)) fail_msg("%s is missing, or not > 0", *keys);
 }
 
-static void check_result(struct json_object *o, int64_t tokens, int64_t runs) {
+static void check_result(struct json_object *o, const char *kind, int64_t sequences, int64_t tokens,
+                         int64_t runs) {
+    assert_true(sv_is(json_text_at(o, "kind"), kind));
     expect_positive(o,
                     (const char *const[]){"tokens_per_second", "bytes_per_token", "ops_per_token",
                                           "of_bandwidth", "of_peak", "of_limit", NULL});
     assert_int_equal(json_int_at(o, "tokens", -1), tokens);
     assert_int_equal(json_int_at(o, "depth", -1), 5);
-    assert_int_equal(json_int_at(o, "sequences", -1), 2);
+    assert_int_equal(json_int_at(o, "sequences", -1), sequences);
     struct json_object *list = json_at(o, "runs");
     assert_int_equal(json_object_array_length(list), runs);
     double least = json_object_get_double(json_object_array_get_idx(list, 0));
@@ -44,9 +46,9 @@ static void test_json(void **state) {
     struct program p;
     char *dir = without_weights();
     int code = program_run(&p, "",
-                           ARGS("bench", "-m", dir, "--load-format", "dummy", "-p", "6", "-n", "4",
-                                "-d", "5", "-b", "2", "-r", "3", "-t", "2", "--precision", "f32",
-                                "--kv-cache-mode", "int8", "-ctv", "fp16", "--json"));
+                           ARGS("bench", "-m", dir, "--load-format", "dummy", "-p", "6", "-n",
+                                "4,3", "-d", "5", "-b", "2,1", "-r", "3", "-t", "2", "--precision",
+                                "f32", "--kv-cache-mode", "int8", "-ctv", "fp16", "--json"));
     if (code != 0) fail_msg("exit code %d: %s", code, str_c(&p.err_text));
     struct json_object *o = json_of(&p);
     assert_true(sv_is(json_text_at(o, "model"), dir));
@@ -63,8 +65,20 @@ static void test_json(void **state) {
                                                    "f32_ops_per_second", NULL});
     assert_true(json_number_at(machine, "int8_ops_per_second", -1) >= 0);
     assert_true(sv_is(json_text_at(machine, "peak"), "f32"));
-    check_result(json_at(o, "prompt"), 6, 3);
-    check_result(json_at(o, "generation"), 4, 3);
+    assert_true(json_number_at(o, "load_seconds", 0) > 0);
+    struct json_object *sets = json_at(machine, "instruction_sets"),
+                       *results = json_at(o, "results");
+    assert_true(json_object_object_length(sets) >= 1);
+    json_object_object_foreach(sets, name, peak) {
+        assert_true(*name);
+        expect_positive(peak, (const char *const[]){"f32_ops_per_second", NULL});
+    }
+    assert_int_equal(json_object_array_length(results), 6);
+    for (size_t i = 0; i < 6; i++) {
+        static const int64_t tokens[] = {6, 4, 3};
+        check_result(json_object_array_get_idx(results, i), i % 3 ? "generation" : "prompt",
+                     i < 3 ? 2 : 1, tokens[i % 3], 3);
+    }
     json_object_put(o);
     program_free(&p);
     folder_remove(dir);
@@ -88,6 +102,9 @@ static void test_text(void **state) {
     expect(0, "2 tokens after 4", ARGS("bench", MODEL, "-p", "0", "-n", "2", "-d", "4", "-r", "1"));
     expect(1, "has no weights", ARGS("bench", dir, "-p", "3", "-n", "3"));
     expect(2, "nothing to do", ARGS("bench", dir, "-p", "0", "-n", "0"));
+    expect(2, "--n-gen 3,x: is not", ARGS("bench", dir, "-p", "3", "-n", "3,x"));
+    expect(2, "--batch 0: is not", ARGS("bench", dir, "-b", "0"));
+    expect(2, "--n-prompt : is not", ARGS("bench", dir, "-p", ""));
     expect(1, "more than the 65536 that the model was made for",
            ARGS("bench", MODEL, "-p", "65000", "-d", "1000"));
     // A dummy that memory can't hold is refused before anything is filled.

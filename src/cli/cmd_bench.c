@@ -4,12 +4,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "engine/bench.h"
 
-enum { WARM_TOKENS = 8 };
+enum { WARM_TOKENS = 8, MOST_RESULTS = 256 };
 
 // One kind of pass, its repetitions, and what they are of the limit.
 struct result {
@@ -28,7 +29,9 @@ struct report {
     struct device_speed machine;
     const char *peak_name; // the arithmetic that counts as the machine's peak for this model
     double peak;
-    struct result prompt, generation;
+    double load_seconds;
+    struct result *result;
+    size_t results, cap;
 };
 
 // --- measuring -----------------------------------------------------------------------------------
@@ -38,11 +41,14 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+static const char *name_of(const struct result *r) {
+    return r->pass.generate ? "generation" : "prompt";
+}
+
 // Runs a pass once to warm up, shortened, and then as often as asked.
-static bool repeat(struct engine *engine, const char *name, bool progress, struct result *r,
-                   struct error *e) {
+static bool repeat(struct engine *engine, bool progress, struct result *r, struct error *e) {
+    const char *name = name_of(r);
     double seconds;
-    if (!r->pass.tokens) return true;
     struct pass warm = r->pass;
     if (warm.generate && warm.tokens > WARM_TOKENS) warm.tokens = WARM_TOKENS;
     if (progress) fprintf(stderr, "\r%-10s warming up ", name);
@@ -61,7 +67,6 @@ static bool repeat(struct engine *engine, const char *name, bool progress, struc
 }
 
 static void compare(const struct engine *engine, const struct report *report, struct result *r) {
-    if (!r->pass.tokens) return;
     struct pass_cost cost = engine_cost(engine, &r->pass);
     double tokens = (double)(r->pass.tokens * r->pass.sequences);
     r->bytes = cost.bytes / tokens;
@@ -81,25 +86,21 @@ static void choose_peak(struct report *r, bool native) {
 
 static bool measure(struct engine *engine, struct report *r, bool progress, struct error *e) {
     if (progress) fputs("the machine", stderr);
-    bool ok = engine_measure(engine, &r->machine, e) &&
-              repeat(engine, "prompt", progress, &r->prompt, e) &&
-              repeat(engine, "generation", progress, &r->generation, e);
+    bool ok = engine_measure(engine, &r->machine, e);
+    for (size_t i = 0; i < r->results && ok; i++) ok = repeat(engine, progress, &r->result[i], e);
     if (progress) fprintf(stderr, "\r%*s\r", 40, "");
     if (!ok) return false;
     choose_peak(r, !strcmp(r->precision, "native"));
-    compare(engine, r, &r->prompt);
-    compare(engine, r, &r->generation);
+    for (size_t i = 0; i < r->results; i++) compare(engine, r, &r->result[i]);
     return true;
 }
 
 // --- printing ------------------------------------------------------------------------------------
 
-static void add_result_text(struct str *s, const char *label, const struct report *report,
-                            const struct result *r) {
-    if (!r->pass.tokens) return;
-    str_printf(s, "%-14s%.2f tok/s (%.2f to %.2f in %lld run%s): %lld tokens", label, r->median,
-               r->speed[0], r->speed[r->reps - 1], (long long)r->reps, r->reps == 1 ? "" : "s",
-               (long long)r->pass.tokens);
+static void add_result_text(struct str *s, const struct report *report, const struct result *r) {
+    str_printf(s, "%-14s%.2f tok/s (%.2f to %.2f in %lld run%s): %lld tokens", name_of(r),
+               r->median, r->speed[0], r->speed[r->reps - 1], (long long)r->reps,
+               r->reps == 1 ? "" : "s", (long long)r->pass.tokens);
     if (r->pass.depth) str_printf(s, " after %lld", (long long)r->pass.depth);
     if (r->pass.sequences > 1)
         str_printf(s, ", %lld sequences at once", (long long)r->pass.sequences);
@@ -114,15 +115,21 @@ static void add_text(struct str *s, const struct report *r) {
     str_printf(s, "%-14s%s, %.1f million parameters, %.2f bits a weight%s\n", "model",
                r->info->family_name, (double)r->info->parameters / 1e6, r->info->bits_per_weight,
                strcmp(r->load_format, "dummy") ? "" : ", random weights");
-    str_printf(s, "%-14s%s, precision %s, keys in %s and values in %s\n", "device", r->info->device,
-               r->precision, r->info->cache_k, r->info->cache_v);
+    str_printf(s, "%-14s%s, precision %s, keys in %s and values in %s; loaded in %.2f s\n",
+               "device", r->info->device, r->precision, r->info->cache_k, r->info->cache_v,
+               r->load_seconds);
     str_printf(s, "%-14sreads %.1f GB/s, copies %.1f GB/s; peak %.0f Gop/s in f32", "machine",
                r->machine.read / 1e9, r->machine.copy / 1e9, r->machine.f32 / 1e9);
     if (r->machine.int8 > 0) str_printf(s, ", %.0f Gop/s in int8", r->machine.int8 / 1e9);
     if (r->machine.bf16 > 0) str_printf(s, ", %.0f Gop/s in bf16", r->machine.bf16 / 1e9);
     str_addc(s, '\n');
-    add_result_text(s, "prompt", r, &r->prompt);
-    add_result_text(s, "generation", r, &r->generation);
+    for (int isa = 0; isa < ISA_BEST; isa++) {
+        const struct device_peak *p = &r->machine.of_isa[isa];
+        if (p->f32 <= 0 || p->f32 == r->machine.f32) continue; // not there, or told above
+        str_printf(s, "%-14swith %s %.0f Gop/s in f32, %.0f Gop/s in int8\n", "",
+                   isa_name((enum isa)isa), p->f32 / 1e9, p->int8 / 1e9);
+    }
+    for (size_t i = 0; i < r->results; i++) add_result_text(s, r, &r->result[i]);
 }
 
 static void add_name(struct str *s, const char *key, const char *value) {
@@ -135,10 +142,9 @@ static void add_number(struct str *s, const char *key, double value) {
     str_printf(s, "%.10g", value);
 }
 
-static void add_result_json(struct str *s, const char *key, const struct result *r) {
-    if (!r->pass.tokens) return;
-    add_json_key(s, key);
+static void add_result_json(struct str *s, const struct result *r) {
     str_addc(s, '{');
+    add_name(s, "kind", name_of(r));
     add_number(s, "tokens", (double)r->pass.tokens);
     add_number(s, "depth", (double)r->pass.depth);
     add_number(s, "sequences", (double)r->pass.sequences);
@@ -154,6 +160,21 @@ static void add_result_json(struct str *s, const char *key, const struct result 
     str_addc(s, '}');
 }
 
+// Of each instruction set that the machine has.
+static void add_peaks(struct str *s, const struct device_speed *m) {
+    add_json_key(s, "instruction_sets");
+    str_addc(s, '{');
+    for (int isa = 0; isa < ISA_BEST; isa++) {
+        if (m->of_isa[isa].f32 <= 0) continue;
+        add_json_key(s, isa_name((enum isa)isa));
+        str_addc(s, '{');
+        add_number(s, "f32_ops_per_second", m->of_isa[isa].f32);
+        add_number(s, "int8_ops_per_second", m->of_isa[isa].int8);
+        str_addc(s, '}');
+    }
+    str_addc(s, '}');
+}
+
 static void add_json(struct str *s, const struct report *r) {
     str_addc(s, '{');
     add_name(s, "model", r->path);
@@ -166,6 +187,7 @@ static void add_json(struct str *s, const struct report *r) {
     add_number(s, "parameters", (double)r->info->parameters);
     add_number(s, "bits_per_weight", r->info->bits_per_weight);
     add_number(s, "weights_bytes", (double)r->info->weight_bytes);
+    add_number(s, "load_seconds", r->load_seconds);
     add_json_key(s, "machine");
     str_addc(s, '{');
     add_number(s, "read_bytes_per_second", r->machine.read);
@@ -174,10 +196,14 @@ static void add_json(struct str *s, const struct report *r) {
     add_number(s, "int8_ops_per_second", r->machine.int8);
     add_number(s, "bf16_ops_per_second", r->machine.bf16);
     add_name(s, "peak", r->peak_name);
+    add_peaks(s, &r->machine);
     str_addc(s, '}');
-    add_result_json(s, "prompt", &r->prompt);
-    add_result_json(s, "generation", &r->generation);
-    str_puts(s, "}\n");
+    add_json_key(s, "results");
+    for (size_t i = 0; i < r->results; i++) {
+        str_addc(s, i ? ',' : '[');
+        add_result_json(s, &r->result[i]);
+    }
+    str_puts(s, "]}\n");
 }
 
 // --- the command ---------------------------------------------------------------------------------
@@ -198,37 +224,78 @@ static bool check_context(const char *path, const struct engine_options *opt, st
                 (long long)want, (long long)most);
 }
 
-static struct engine *open_engine(const struct args *a, const struct report *r, struct error *e) {
+static struct engine *open_engine(const struct args *a, struct report *r, struct error *e) {
+    double began = clock_now();
     struct load_progress progress;
     struct engine_options opt;
     cli_engine_options(a, &opt, &progress);
-    const struct pass *p = &r->prompt.pass, *g = &r->generation.pass;
-    opt.load_dummy = !strcmp(r->load_format, "dummy");
-    opt.context = p->depth + (p->tokens > g->tokens ? p->tokens : g->tokens) + 1;
-    opt.sequences = p->sequences;
-    opt.batch = 0;
-    struct engine *engine = NULL;
     if (!pool_read_options(a, &opt.pool, e)) return NULL;
+    opt.load_dummy = !strcmp(r->load_format, "dummy");
+    opt.batch = 0;
+    for (size_t i = 0; i < r->results; i++) {
+        const struct pass *p = &r->result[i].pass;
+        int64_t tokens = p->depth + p->tokens + 1;
+        if (tokens > opt.context) opt.context = tokens;
+        if (p->sequences > opt.sequences) opt.sequences = p->sequences;
+    }
+    struct engine *engine = NULL;
     if (opt.load_dummy || check_context(r->path, &opt, e)) engine = engine_open(r->path, &opt, e);
     cli_progress_clear(&progress);
+    r->load_seconds = clock_now() - began;
     return engine;
+}
+
+// A number, or several with commas between.
+static bool read_list(const struct args *a, const char *name, int64_t least, int64_t most,
+                      struct ids *out, struct error *e) {
+    bool ok = cli_ids(args_text(a, name), out, e) && out->n > 0;
+    for (size_t i = 0; i < out->n && ok; i++) ok = out->id[i] >= least && out->id[i] <= most;
+    e->set = false;
+    return ok ||
+           fail(e, "--%s %s: is not a number from %lld to %lld, or several with commas between",
+                name, args_text(a, name), (long long)least, (long long)most);
+}
+
+static void add_results(struct report *r, int64_t reps, const struct ids *tokens, struct pass p) {
+    for (size_t i = 0; i < tokens->n; i++) {
+        p.tokens = tokens->id[i];
+        if (!p.tokens) continue;
+        r->result = mem_grow(r->result, &r->cap, r->results + 1, sizeof *r->result);
+        r->result[r->results++] = (struct result){.pass = p, .reps = reps};
+    }
+}
+
+// Each prompt and each generation, of each number of sequences, at each depth.
+static bool plan(const struct args *a, struct report *r, struct error *e) {
+    struct ids prompt = {0}, gen = {0}, depth = {0}, batch = {0};
+    bool ok = read_list(a, "n-prompt", 0, 100000000, &prompt, e) &&
+              read_list(a, "n-gen", 0, 100000000, &gen, e) &&
+              read_list(a, "n-depth", 0, 100000000, &depth, e) &&
+              read_list(a, "batch", 1, 4096, &batch, e);
+    if (ok && (prompt.n + gen.n) * depth.n * batch.n > MOST_RESULTS)
+        ok = fail(e, "more than %d combinations of -p, -n, -d and -b", MOST_RESULTS);
+    for (size_t d = 0; d < depth.n && ok; d++)
+        for (size_t b = 0; b < batch.n; b++) {
+            struct pass p = {.sequences = batch.id[b], .depth = depth.id[d]};
+            add_results(r, args_int(a, "repetitions"), &prompt, p);
+            p.generate = true;
+            add_results(r, args_int(a, "repetitions"), &gen, p);
+        }
+    if (ok && !r->results) ok = fail(e, "nothing to do: -p and -n are both 0");
+    ids_free(&prompt);
+    ids_free(&gen);
+    ids_free(&depth);
+    ids_free(&batch);
+    return ok;
 }
 
 static int run(const struct args *a) {
     struct error e = {0};
-    struct pass pass = {args_int(a, "batch"), args_int(a, "n-depth"), args_int(a, "n-prompt"),
-                        false};
     struct report r = {.path = args_model(a, &e),
                        .load_format = args_text(a, "load-format"),
                        .precision = args_text(a, "precision")};
-    r.prompt.reps = r.generation.reps = args_int(a, "repetitions");
-    r.prompt.pass = r.generation.pass = pass;
-    r.generation.pass.tokens = args_int(a, "n-gen");
-    r.generation.pass.generate = true;
-    if (r.path && !pass.tokens && !r.generation.pass.tokens)
-        fail(&e, "nothing to do: -p and -n are both 0");
-    if (e.set) return cli_usage(&e);
-    struct engine *engine = open_engine(a, &r, &e);
+    bool ok = r.path && plan(a, &r, &e);
+    struct engine *engine = ok ? open_engine(a, &r, &e) : NULL;
     struct str out = {0};
     if (engine) {
         r.info = engine_info(engine);
@@ -238,18 +305,19 @@ static int run(const struct args *a) {
     }
     if (!e.set) cli_write(str_sv(&out), &e);
     str_free(&out);
-    free(r.prompt.speed);
-    free(r.generation.speed);
+    for (size_t i = 0; i < r.results; i++) free(r.result[i].speed);
+    free(r.result);
     engine_close(engine);
+    if (!ok) return cli_usage(&e);
     return e.set ? cli_error(&e) : CLI_OK;
 }
 
 static const struct arg args[] = {
-    {"-p --n-prompt", ARG_INT, "N", NULL, "512", 0, 1e8, "tokens of prompt to time; 0: none"},
-    {"-n --n-gen", ARG_INT, "N", NULL, "128", 0, 1e8, "tokens of generation to time; 0: none"},
-    {"-d --n-depth", ARG_INT, "N", NULL, "0", 0, 1e8,
+    {"-p --n-prompt", ARG_TEXT, "N,...", NULL, "512", 0, 0, "tokens of prompt to time; 0: none"},
+    {"-n --n-gen", ARG_TEXT, "N,...", NULL, "128", 0, 0, "tokens of generation to time; 0: none"},
+    {"-d --n-depth", ARG_TEXT, "N,...", NULL, "0", 0, 0,
      "tokens that the cache holds before the clock starts"},
-    {"-b --batch", ARG_INT, "N", NULL, "1", 1, 4096,
+    {"-b --batch", ARG_TEXT, "N,...", NULL, "1", 0, 0,
      "sequences at once; speeds are those of all together"},
     {"-r --repetitions", ARG_INT, "N", NULL, "5", 1, 1000,
      "runs of each, after one to warm up; the median counts"},
@@ -277,8 +345,9 @@ const struct command command_bench = {
              "weights, the keys and values that are seen), or do the arithmetic, whichever is "
              "longer; the read bandwidth and the arithmetic peak are measured in the same run, "
              "with the same threads. A model that fits in the CPU's cache can be over 100 %.",
-    .examples = "mlxcel bench -m models/llama-3.2-1b-4bit\n"
-                "mlxcel bench -m bench/shapes/llama-8b-q4 --load-format dummy -d 4096 -b 8\n",
+    .examples =
+        "mlxcel bench -m models/llama-3.2-1b-4bit\n"
+        "mlxcel bench -m bench/shapes/llama-8b-q4 --load-format dummy -p 0 -d 4096 -b 1,8\n",
     .groups = groups,
     .run = run,
 };

@@ -43,12 +43,17 @@ void device_clear(struct device *d, void *dst, size_t size);
 // Bytes that can be allocated now (host: what the system says is available), and in all.
 void device_memory(const struct device *d, size_t *available, size_t *total);
 
+// Operations a second from registers, a multiply-add counting as two; 0 where no kernel here
+// computes in that type.
+struct device_peak {
+    double f32, int8;
+};
+
 // What the device can do at best, measured: a second or two.
 struct device_speed {
     double read, copy; // bytes a second of memory beyond the caches; a copied byte counts as two
-    // Operations a second, a multiply-add counting as two: from registers, and of a large bf16
-    // product; 0 where no kernel here computes in that type
-    double f32, int8, bf16;
+    double f32, int8, bf16; // as in device_peak; on a GPU bf16 is that of a large product
+    struct device_peak of_isa[ISA_BEST]; // CPU: of each instruction set that the machine has
 };
 bool device_measure(struct device *d, struct device_speed *out, struct error *e);
 

@@ -513,7 +513,7 @@ bool isa_supported(enum isa isa) {
     return isa == ISA_BEST;
 }
 
-static const struct cpu_kernels *kernels_of(enum isa isa) {
+const struct cpu_kernels *cpu_kernels_of(enum isa isa) {
 #if defined(__x86_64__)
     if (isa == ISA_AVX2) return &kernels_avx2;
     if (isa == ISA_AVX512) return &kernels_avx512;
@@ -564,7 +564,7 @@ struct device *cpu_open(const struct device_options *opt, struct error *e) {
     d->ops = &cpu_ops;
     d->host = true;
     d->pool = pool;
-    d->kernels = kernels_of(isa);
+    d->kernels = cpu_kernels_of(isa);
     snprintf(d->name, sizeof d->name, "cpu (%s, %d thread%s)", isa_name(isa), pool_threads(pool),
              pool_threads(pool) == 1 ? "" : "s");
     return d;

@@ -59,6 +59,7 @@ void cpu_log_decay(struct context *c, struct tensor y, struct tensor x, struct t
                    struct tensor bias);
 void cpu_delta_rule(struct context *c, struct tensor y, const struct delta_inputs *in,
                     const struct delta *d, const struct rows *rows, struct tensor state);
+const struct cpu_kernels *cpu_kernels_of(enum isa isa); // what the machine may lack
 bool cpu_measure(struct device *d, struct device_speed *out, struct error *e);
 
 #endif

@@ -89,16 +89,16 @@ static double plain_f32(int64_t rounds, float *sink) {
     return 2.0 * WIDTH * (double)rounds;
 }
 
-static struct peak_loops loops_of(const struct device *d) {
+static struct peak_loops loops_of(const struct cpu_kernels *kernels) {
 #if defined(__x86_64__)
-    if (d->kernels == &kernels_avx2) return peak_avx2;
-    if (d->kernels == &kernels_avx512) return peak_avx512;
+    if (kernels == &kernels_avx2) return peak_avx2;
+    if (kernels == &kernels_avx512) return peak_avx512;
 #elif defined(__aarch64__)
-    if (d->kernels == &kernels_neon) return peak_neon;
-    if (d->kernels == &kernels_dotprod)
+    if (kernels == &kernels_neon) return peak_neon;
+    if (kernels == &kernels_dotprod)
         return (struct peak_loops){peak_neon.f32, peak_dotprod.int8};
 #endif
-    (void)d;
+    (void)kernels;
     return (struct peak_loops){plain_f32, NULL};
 }
 
@@ -146,9 +146,16 @@ bool cpu_measure(struct device *d, struct device_speed *out, struct error *e) {
     out->read = sweep(d, &s, PIECES * pool_threads(d->pool), read_piece);
     out->copy = sweep(d, &s, pool_threads(d->pool), copy_piece);
     device_free(d, s.buffer);
-    struct peak_loops loops = loops_of(d);
-    out->f32 = burn(d, loops.f32);
-    out->int8 = burn(d, loops.int8);
-    out->bf16 = 0;
+    *out = (struct device_speed){.read = out->read, .copy = out->copy};
+    for (int isa = ISA_PLAIN; isa < ISA_BEST; isa++) {
+        const struct cpu_kernels *kernels = cpu_kernels_of((enum isa)isa);
+        bool own = kernels == d->kernels;
+        // The plain C is as slow as it is, and says nothing of a machine that has better.
+        if (!isa_supported((enum isa)isa) || (isa == ISA_PLAIN && !own)) continue;
+        struct peak_loops loops = loops_of(kernels);
+        struct device_peak peak = {burn(d, loops.f32), burn(d, loops.int8)};
+        out->of_isa[isa] = peak;
+        if (own) out->f32 = peak.f32, out->int8 = peak.int8;
+    }
     return true;
 }

@@ -99,9 +99,10 @@ static bool spin(struct pool *p, int thread, int tasks) {
     enum { LOOKS = 32 };
     static const double PATIENCE = 20e-6;
     double now = clock_now(), end = now + p->spin, yield = now + PATIENCE;
-    for (; now < end; now = clock_now()) {
+    while (now < end) {
         for (int i = 0; i < LOOKS; i++, relax())
             if (thread ? wanted(p, thread) : all_done(p, tasks)) return true;
+        now = clock_now();
         if (now < yield) continue;
         sched_yield();
         yield = now + PATIENCE;

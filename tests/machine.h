@@ -125,13 +125,20 @@ static inline void one_machine(enum isa isa, int threads, enum precision p,
     machine_close(&m);
 }
 
+// An emulator is slow, and what threads do is tested without one.
+#if defined(EMULATED)
+enum { MOST_THREADS = 1 };
+#else
+enum { MOST_THREADS = 3 };
+#endif
+
 // Runs a check on every instruction set of this machine, with one thread and with three; or on the
 // device that is tested.
 static inline void each_machine(enum precision p, void (*check)(struct machine *m)) {
     if (!on_cpu()) one_machine(ISA_BEST, 1, p, check);
     for (int isa = ISA_PLAIN; isa < ISA_BEST && on_cpu(); isa++) {
         if (!isa_supported((enum isa)isa)) continue;
-        for (int threads = 1; threads <= 3; threads += 2)
+        for (int threads = 1; threads <= MOST_THREADS; threads += 2)
             one_machine((enum isa)isa, threads, p, check);
     }
 }

@@ -95,8 +95,7 @@ static struct peak_loops loops_of(const struct cpu_kernels *kernels) {
     if (kernels == &kernels_avx512) return peak_avx512;
 #elif defined(__aarch64__)
     if (kernels == &kernels_neon) return peak_neon;
-    if (kernels == &kernels_dotprod)
-        return (struct peak_loops){peak_neon.f32, peak_dotprod.int8};
+    if (kernels == &kernels_dotprod) return (struct peak_loops){peak_neon.f32, peak_dotprod.int8};
 #endif
     (void)kernels;
     return (struct peak_loops){plain_f32, NULL};

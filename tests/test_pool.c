@@ -90,15 +90,26 @@ static void test_fewer(void **state) {
     assert_non_null(strstr(e.text, "--threads-batch"));
 }
 
+struct where {
+    struct cpus got[2]; // of each thread
+    atomic_int begun;
+    int tasks;
+};
+
+// Each task is held until all have begun, so that no thread takes two.
 static void where_task(void *arg, int task, int thread) {
     (void)task;
-    ((struct cpus *)arg)[thread] = cpus_allowed();
+    struct where *w = arg;
+    w->got[thread] = cpus_allowed();
+    atomic_fetch_add(&w->begun, 1);
+    while (atomic_load(&w->begun) < w->tasks) usleep(10);
 }
 
 static void test_pinned(void **state) {
     (void)state;
     struct error e = {0};
-    struct cpus all = cpus_allowed(), got[2] = {{{0}}};
+    struct cpus all = cpus_allowed();
+    struct where one = {.tasks = 1}, two = {.tasks = 2};
     int list[CPUS_MOST], n = cpus_count(&all), cores = cpus_list(&all, list);
     assert_true(cores >= 1 && cores <= n);
     for (int i = 0; i < n; i++) assert_true(all.bit[list[i] / 64] >> (list[i] % 64) & 1);
@@ -106,8 +117,8 @@ static void test_pinned(void **state) {
     struct pool_options opt = {.threads = 1};
     opt.cpus.bit[list[n - 1] / 64] = (uint64_t)1 << (list[n - 1] % 64);
     struct pool *p = pool_open(&opt, &e);
-    pool_run(p, 1, where_task, got);
-    assert_memory_equal(got, &opt.cpus, sizeof opt.cpus);
+    pool_run(p, 1, where_task, &one);
+    assert_memory_equal(one.got, &opt.cpus, sizeof opt.cpus);
     pool_close(p);
     assert_true(cpus_pin(&all));
 
@@ -122,14 +133,11 @@ static void test_pinned(void **state) {
     if (n < 2) return;
     e.set = false;
     p = pool_open(&(struct pool_options){.threads = 2, .strict = true}, &e);
-    for (int k = 0; k < 1000 && !cpus_count(&got[1]); k++) {
-        pool_run(p, 2, where_task, got);
-        usleep(10);
-    }
+    pool_run(p, 2, where_task, &two);
     pool_close(p);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(cpus_count(&got[i]), 1);
-        assert_true(got[i].bit[list[i] / 64] >> (list[i] % 64) & 1);
+        assert_int_equal(cpus_count(&two.got[i]), 1);
+        assert_true(two.got[i].bit[list[i] / 64] >> (list[i] % 64) & 1);
     }
     assert_true(cpus_pin(&all));
 }

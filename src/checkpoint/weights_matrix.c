@@ -408,7 +408,7 @@ static void forget_zero_bias(struct weights *w, const struct ask *a) {
     const char *p = it->t.t.data;
     for (size_t i = 0; i < it->t.bytes; i++)
         if (p[i]) return;
-    it = beside(w, a->name, ".bias", &none);
+    beside(w, a->name, ".bias", &none);
 }
 
 // All rows of what is asked for, NAME.weight or its packed codes, as one matrix.

@@ -95,7 +95,7 @@ INLINE void all_scores(const struct attend *a, enum dtype type, const struct col
         for (; c < columns; c += full ? full : 1) {
             for (full = 0; full < TILE_T && c + full < columns; full++)
                 if (col[c + full].lanes < LANES) break;
-            if (full < TILE_T && full > 2) full = 2;
+            if (full == 3) full = 2;
             if (full == TILE_T)
                 scores_wide(TILE_T, type, left, q, a->k_width, col + c, page, s + m * LD);
             else if (full == 2)

@@ -233,9 +233,10 @@ static void q8_pack(const struct weight *w, int64_t o, int64_t count, int64_t fr
     enum q8_kind kind = q8_kind_of(w);
     int64_t per = w->group / 32;
     for (int v = 0; v < VECS; v++) {
-        struct q8_panel p = {.scale = scale + 2 * v * groups * LANES, .from = from};
+        struct q8_panel p = {.from = from};
         int64_t at = o + (v * LANES < count ? v * LANES : 0); // past the last, what is not stored
         int64_t some = count - (at - o);
+        p.scale = scale + 2 * v * groups * LANES;
         p.groups = groups;
         p.bias = p.scale + groups * LANES;
         some = some < LANES ? some : LANES;

@@ -100,8 +100,10 @@ static int64_t page_of(const struct kv *kv, const int32_t *table, int64_t token,
     return page < 0 ? table[last / kv->k.n[2]] : page;
 }
 
-int64_t cpu_attend_pieces(const struct kv *kv, const int32_t *table, int64_t head, int64_t at,
-                          int64_t count, int64_t last, struct attend_piece *piece) {
+// The pieces of `count` tokens from `at` on, at most ATTEND_TOKENS; last: the last token that any
+// query sees. Returns how many pieces there are.
+static int64_t pieces_of(const struct kv *kv, const int32_t *table, int64_t head, int64_t at,
+                         int64_t count, int64_t last, struct attend_piece *piece) {
     int64_t size = kv->k.n[2], n = 0;
     for (int64_t t = at; t < at + count; t += piece[n++].count) {
         int64_t left = at + count - t, room = size - t % size;
@@ -146,7 +148,7 @@ static void attend_span(const struct attention_job *j, const struct block *b, in
         a.at = from[0] / ATTEND_TOKENS * ATTEND_TOKENS;
     for (; a.at < end; a.at += ATTEND_TOKENS) {
         a.count = end - a.at < ATTEND_TOKENS ? end - a.at : ATTEND_TOKENS;
-        a.pieces = cpu_attend_pieces(j->kv, b->table, b->kv_head, a.at, a.count, last, piece);
+        a.pieces = pieces_of(j->kv, b->table, b->kv_head, a.at, a.count, last, piece);
         j->kernels->attend(&a);
     }
 }

@@ -28,11 +28,8 @@ void cpu_attention_selected(struct context *c, struct tensor y, struct tensor q,
 static inline bool keys_across(const struct kv *kv) { return kv->v.n[3] > 0; }
 // A head's keys, or values, of a page from token `slot` on.
 struct kept cpu_kept(const struct kv *kv, int64_t page, int64_t head, int64_t slot, bool keys);
-// What a step says of the cache, and its pieces: of `count` tokens from `at` on, at most
-// ATTEND_TOKENS; last: the last token that any query sees. Returns how many pieces there are.
+// What a step says of the cache.
 void cpu_attend_layout(const struct kv *kv, struct attend *a);
-int64_t cpu_attend_pieces(const struct kv *kv, const int32_t *table, int64_t head, int64_t at,
-                          int64_t count, int64_t last, struct attend_piece *piece);
 void cpu_kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
                   struct tensor v);
 void cpu_select_keys(struct context *c, struct tensor y, struct tensor q, struct tensor weights,

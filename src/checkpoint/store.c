@@ -59,8 +59,10 @@ bool store_weight(struct store *s, struct weight *w, const char *what, struct er
     return !w->bias.dims || store_tensor(s, &w->bias, what, e);
 }
 
-bool store_list(struct store *s, const struct weight *w, int64_t n, const struct weight **out,
+bool store_list(struct store *s, struct weight *w, int64_t n, const struct weight **out,
                 const char *what, struct error *e) {
+    for (int64_t i = 0; i < n; i++)
+        if (!store_weight(s, &w[i], what, e)) return false;
     *out = w;
     if (s->dev->host) return true;
     const struct store_copy *c = take_copy(s, w, (size_t)n * sizeof *w, what, e);

@@ -26,8 +26,8 @@ void store_close(struct store *s);
 // its copy. `what` names it in errors.
 bool store_tensor(struct store *s, struct tensor *t, const char *what, struct error *e);
 bool store_weight(struct store *s, struct weight *w, const char *what, struct error *e);
-// The list itself, of weights that were stored: on the device, owned by the store, or as it is.
-bool store_list(struct store *s, const struct weight *w, int64_t n, const struct weight **out,
+// n weights, and the list of them: *out is on the device, owned by the store, or w itself.
+bool store_list(struct store *s, struct weight *w, int64_t n, const struct weight **out,
                 const char *what, struct error *e);
 
 #endif

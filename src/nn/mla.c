@@ -71,13 +71,9 @@ bool mla_store(struct mla *m, struct store *s, const char *what, struct error *e
     int n = mla_weights(m, w);
     for (int i = 0; i < n; i++)
         if (!store_weight(s, w[i], what, e)) return false;
-    for (int64_t h = 0; h < m->spec.heads; h++)
-        if (!store_weight(s, &m->in[h], what, e) || !store_weight(s, &m->out[h], what, e))
-            return false;
-    if (!store_list(s, m->in, m->spec.heads, &m->in_on_device, what, e) ||
-        !store_list(s, m->out, m->spec.heads, &m->out_on_device, what, e))
-        return false;
-    return norm_store(&m->q_norm, s, what, e) && norm_store(&m->kv_norm, s, what, e) &&
+    return store_list(s, m->in, m->spec.heads, &m->in_on_device, what, e) &&
+           store_list(s, m->out, m->spec.heads, &m->out_on_device, what, e) &&
+           norm_store(&m->q_norm, s, what, e) && norm_store(&m->kv_norm, s, what, e) &&
            norm_store(&m->index_norm, s, what, e);
 }
 

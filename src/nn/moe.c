@@ -103,9 +103,6 @@ bool moe_store(struct moe *m, struct store *s, const char *what, struct error *e
     for (int k = 0; k < MOE_MATRICES; k++)
         if (!store_weight(s, &m->whole[k], what, e)) return false;
     for (int k = 0; k < MOE_MATRICES; k++)
-        for (int64_t i = 0; i < m->spec.experts; i++)
-            if (!store_weight(s, &m->matrix[k][i], what, e)) return false;
-    for (int k = 0; k < MOE_MATRICES; k++)
         if (!store_list(s, m->matrix[k], m->spec.experts, &m->on_device[k], what, e)) return false;
     return mlp_store(&m->shared, s, what, e) && store_weight(s, &m->shared_gate, what, e);
 }

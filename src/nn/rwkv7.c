@@ -88,8 +88,6 @@ bool rwkv7_store(struct rwkv7 *m, struct store *s, const char *what, struct erro
         if (!store_tensor(s, &m->mix[i], what, e)) return false;
     for (size_t i = 0; i < sizeof t / sizeof *t; i++)
         if (!store_tensor(s, t[i], what, e)) return false;
-    for (int64_t h = 0; h < m->spec.heads; h++)
-        if (!store_weight(s, &m->self_row[h], what, e)) return false;
     return store_list(s, m->self_row, m->spec.heads, &m->self_on_device, what, e);
 }
 

@@ -84,7 +84,7 @@ static void open_cache(struct world *w, struct machine *m, int64_t pages) {
     for (int i = 0; i < 2; i++) {
         shape[3] = widths[i];
         *elements[i] = junk(m, types[i], shape);
-        shape[3] = (widths[i] + KV_BLOCK - 1) / KV_BLOCK;
+        shape[3] = kv_blocks(widths[i]);
         if (types[i] == DT_I8 && widths[i]) *scales[i] = junk(m, DT_BF16, shape);
     }
 }

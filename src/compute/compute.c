@@ -225,7 +225,7 @@ static void check_rows(struct context *c, const char *op, const struct rows *row
 
 static bool fits_scale(struct tensor t, struct tensor scale) {
     bool ok = scale.dims == 4 && scale.type == DT_BF16 && tensor_contiguous(scale) &&
-              scale.n[3] == (t.n[3] + KV_BLOCK - 1) / KV_BLOCK;
+              scale.n[3] == kv_blocks(t.n[3]);
     for (int d = 0; d < 3 && ok; d++) ok = scale.n[d] == t.n[d];
     return t.type != DT_I8 || !t.n[3] || ok;
 }

@@ -71,6 +71,7 @@ struct kv {
     struct tensor k_scale, v_scale;
 };
 enum { KV_BLOCK = 32 };
+static inline int64_t kv_blocks(int64_t width) { return (width + KV_BLOCK - 1) / KV_BLOCK; }
 
 // --- ops ---------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ static enum dtype k_type(const struct state_plan *p, int k) {
 }
 
 static int64_t scales(enum dtype type, int64_t width) {
-    return type == DT_I8 ? (width + KV_BLOCK - 1) / KV_BLOCK : 0;
+    return type == DT_I8 ? kv_blocks(width) : 0;
 }
 
 static size_t row_bytes(enum dtype type, int64_t width) {

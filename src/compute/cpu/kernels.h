@@ -68,7 +68,6 @@ static inline int64_t matmul_work(int64_t in) {
 // are values too, stand as rows: [tokens, width]; keys that are only keys stand across: [width,
 // tokens], so that what a score needs of many tokens is side by side. Of I8 there is a BF16 scale
 // for each KV_BLOCK elements of a token, in the same order: [tokens, blocks] or [blocks, tokens].
-static inline int64_t kept_blocks(int64_t width) { return (width + KV_BLOCK - 1) / KV_BLOCK; }
 struct kept {
     char *p;
     uint16_t *scale;  // NULL but of I8

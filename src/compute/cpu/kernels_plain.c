@@ -177,7 +177,7 @@ static void convert_row(void *to, enum dtype type, const float *from, int64_t n)
 }
 
 void keep_row(int8_t *q, uint16_t *scale, const float *x, int64_t n) {
-    for (int64_t b = 0; b < kept_blocks(n); b++, x += KV_BLOCK, q += KV_BLOCK) {
+    for (int64_t b = 0; b < kv_blocks(n); b++, x += KV_BLOCK, q += KV_BLOCK) {
         int64_t count = n - b * KV_BLOCK < KV_BLOCK ? n - b * KV_BLOCK : KV_BLOCK;
         float most = 0;
         bool finite = true;
@@ -204,11 +204,11 @@ static float kept(const struct kept *k, enum dtype type, int64_t i, int64_t bloc
 static float kept_key(const struct attend *a, const struct kept *k, int64_t t, int64_t i) {
     int64_t b = i / KV_BLOCK;
     if (a->across) return kept(k, a->k_type, i * a->page + t, b * a->page + t);
-    return kept(k, a->k_type, t * a->k_width + i, t * kept_blocks(a->k_width) + b);
+    return kept(k, a->k_type, t * a->k_width + i, t * kv_blocks(a->k_width) + b);
 }
 
 static float kept_value(const struct attend *a, const struct kept *v, int64_t t, int64_t i) {
-    return kept(v, a->v_type, t * a->ldv + i, t * kept_blocks(a->ldv) + i / KV_BLOCK);
+    return kept(v, a->v_type, t * a->ldv + i, t * kv_blocks(a->ldv) + i / KV_BLOCK);
 }
 
 static void attend_query(const struct attend *a, int64_t m, int64_t from, int64_t to, float *s) {

@@ -7,7 +7,7 @@ struct kept cpu_kept(const struct kv *kv, int64_t page, int64_t head, int64_t sl
     bool rows = !keys || !keys_across(kv), own = keys || kv->v.n[3] > 0;
     struct tensor t = own && !keys ? kv->v : kv->k;
     struct tensor scale = own && !keys ? kv->v_scale : kv->k_scale;
-    int64_t at = page * t.n[1] + head, width = t.n[3], blocks = kept_blocks(width);
+    int64_t at = page * t.n[1] + head, width = t.n[3], blocks = kv_blocks(width);
     int64_t element = at * t.n[2] * width + (rows ? slot * width : slot);
     struct kept k = {.p = (char *)t.data + (size_t)element * dtype_size(t.type)};
     if (t.type == DT_I8)
@@ -48,7 +48,7 @@ static void write_row(const struct cpu_kernels *kernels, struct kept to, enum dt
         else
             kernels->convert(part, type, x + i, n);
         scatter(to.p + (size_t)(i * step) * size, part, n, size, step);
-        for (int64_t b = 0; b < kept_blocks(n) && type == DT_I8; b++)
+        for (int64_t b = 0; b < kv_blocks(n) && type == DT_I8; b++)
             to.scale[(i / KV_BLOCK + b) * step] = scale[b];
     }
 }

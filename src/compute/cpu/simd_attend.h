@@ -166,7 +166,7 @@ INLINE vf scale_at(const uint16_t *scale, int64_t block) {
 INLINE vf load_row(const struct kept *k, enum dtype type, int64_t width, int64_t row, int64_t i,
                    int64_t left) {
     const char *p = k->p + (row * width + i) * kept_size(type);
-    vf scale = scale_at(k->scale, row * kept_blocks(width) + i / KV_BLOCK);
+    vf scale = scale_at(k->scale, row * kv_blocks(width) + i / KV_BLOCK);
     return left < LANES ? load_kept_n(p, type, scale, left) : load_kept(p, type, scale);
 }
 
@@ -256,7 +256,7 @@ struct values {
 INLINE void weigh(int nq, int nv, enum dtype type, const struct values *v, int64_t i,
                   const float *p, int64_t from, int64_t to, float *acc) {
     vf sum[TILE_Q][TILE_T];
-    int64_t blocks = kept_blocks(v->ld), each = kept_size(type);
+    int64_t blocks = kv_blocks(v->ld), each = kept_size(type);
     for (int m = 0; m < nq; m++)
         for (int k = 0; k < nv; k++) sum[m][k] = vf_load(acc + m * v->width + i + k * LANES);
     for (int64_t t = from; t < to; t++) {

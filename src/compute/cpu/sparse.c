@@ -144,7 +144,7 @@ static void gather(struct kept to, const struct kv *kv, const int32_t *table, in
                    bool keys, const int32_t *token, int64_t count) {
     struct tensor t = keys ? kv->k : kv->v;
     size_t size = dtype_size(t.type);
-    int64_t step = keys && keys_across(kv) ? t.n[2] : 1, blocks = kept_blocks(t.n[3]);
+    int64_t step = keys && keys_across(kv) ? t.n[2] : 1, blocks = kv_blocks(t.n[3]);
     for (int64_t i = 0; i < count; i++) {
         struct kept k = cpu_kept(kv, table[token[i] / t.n[2]], head, token[i] % t.n[2], keys);
         copy_elements(to.p + (size_t)(i * t.n[3]) * size, k.p, t.n[3], size, step);
@@ -155,10 +155,10 @@ static void gather(struct kept to, const struct kv *kv, const int32_t *table, in
 }
 
 // Room for a step's tokens in floats, their scales first.
-static int64_t gathered_size(int64_t width) { return ATTEND_TOKENS * (width + kept_blocks(width)); }
+static int64_t gathered_size(int64_t width) { return ATTEND_TOKENS * (width + kv_blocks(width)); }
 
 static struct kept gathered_at(float *p, struct tensor cache) {
-    float *elements = p + ATTEND_TOKENS * kept_blocks(cache.n[3]);
+    float *elements = p + ATTEND_TOKENS * kv_blocks(cache.n[3]);
     return (struct kept){.p = (char *)elements, .scale = (uint16_t *)p, .next = (char *)elements};
 }
 

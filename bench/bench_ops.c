@@ -74,10 +74,7 @@ static struct tensor random_floats(enum dtype type, int64_t a, int64_t b) {
     struct tensor t = tensor_2d(type, a, b, map((size_t)(a * b) * dtype_size(type)));
     for (int64_t i = 0; i < a * b; i++) {
         float f = 0x1p-6f + (float)(random_bits() >> 8) * 0x1p-32f;
-        if (type == DT_F32)
-            ((float *)t.data)[i] = f;
-        else
-            ((uint16_t *)t.data)[i] = type == DT_F16 ? f32_to_f16(f) : f32_to_bf16(f);
+        store_float(t.data, type, i, f);
     }
     return t;
 }

@@ -496,13 +496,6 @@ static void test_bare_stacks(void **state) {
     free(at);
 }
 
-// Element i of a vector or row in whichever float type.
-static float element(struct tensor t, int64_t i) {
-    if (t.type == DT_F32) return ((const float *)t.data)[i];
-    uint16_t h = ((const uint16_t *)t.data)[i];
-    return t.type == DT_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
-}
-
 // What weight.h says that row r, column k of an affine matrix means.
 static float affine_element(const struct weight *m, int64_t r, int64_t k) {
     const uint32_t *row = (const uint32_t *)m->data.data + r * m->data.n[1];
@@ -512,7 +505,8 @@ static float affine_element(const struct weight *m, int64_t r, int64_t k) {
         code |= (row[at / 32] >> (at % 32) & 1) << b;
     }
     int64_t g = r * (m->in / m->group) + k / m->group;
-    return element(m->scales, g) * (float)code + element(m->biases, g);
+    return load_float(m->scales.data, m->scales.type, g) * (float)code +
+           load_float(m->biases.data, m->biases.type, g);
 }
 
 static void test_affine_is_what_mlx_means(void **state) {
@@ -534,7 +528,8 @@ static void test_affine_is_what_mlx_means(void **state) {
         assert_int_equal(weights_parameters(w), out * in);
         const float *want = weights_need(w, sv("dequantized"), &e)->t.data;
         for (int64_t k = 0; k < out * in; k++) {
-            float got = affine_element(&m, k / in, k % in), scale = element(m.scales, 0);
+            float got = affine_element(&m, k / in, k % in),
+                  scale = load_float(m.scales.data, m.scales.type, 0);
             assert_true(fabsf(got - want[k]) <= 1e-5f * fabsf(scale) * (float)(1 << m.bits));
         }
         weights_close(w);

@@ -51,7 +51,8 @@ static bool sink_add(struct sink *s, const void *data, size_t n) {
 static bool sink_floats(struct sink *s, enum dtype type, const float *v, size_t n) {
     if (type == DT_F32) return sink_add(s, v, n * sizeof *v);
     for (size_t i = 0; i < n; i++) {
-        uint16_t h = type == DT_F16 ? f32_to_f16(v[i]) : f32_to_bf16(v[i]);
+        uint16_t h;
+        store_float(&h, type, 0, v[i]);
         if (!sink_add(s, &h, sizeof h)) return false;
     }
     return true;
@@ -70,10 +71,13 @@ static void measure(const struct gguf_job *j, const unsigned char *row, const st
         float error = 0, top = 0;
         for (int64_t i = g * GGUF_GROUP; i < (g + 1) * GGUF_GROUP; i++) {
             float w = m->want[i], got = w;
-            if (j->form == GGUF_GROUPS)
+            if (j->form == GGUF_GROUPS) {
                 got = scale[g] * (float)m->code[i] + bias[g];
-            else if (j->type != DT_F32)
-                got = j->type == DT_F16 ? f16_to_f32(f32_to_f16(w)) : bf16_to_f32(f32_to_bf16(w));
+            } else if (j->type != DT_F32) {
+                uint16_t h;
+                store_float(&h, j->type, 0, w);
+                got = load_float(&h, j->type, 0);
+            }
             error = fmaxf(error, fabsf(got - w));
             top = fmaxf(top, fabsf(w));
         }

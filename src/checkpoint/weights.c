@@ -137,9 +137,7 @@ bool weights_check_float(const struct weights *w, const struct weights_item *it,
 struct tensor weights_as_f32(struct weights *w, struct tensor t) {
     if (t.type == DT_F32) return t;
     float *to = weights_keep(w, (size_t)t.n[0] * sizeof *to);
-    const uint16_t *from = t.data;
-    for (int64_t i = 0; i < t.n[0]; i++)
-        to[i] = t.type == DT_F16 ? f16_to_f32(from[i]) : bf16_to_f32(from[i]);
+    for (int64_t i = 0; i < t.n[0]; i++) to[i] = load_float(t.data, t.type, i);
     return tensor_1d(DT_F32, t.n[0], to);
 }
 

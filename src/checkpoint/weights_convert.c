@@ -14,34 +14,20 @@ void weights_convert_later(struct weights *w, const struct conversion *c) {
     w->conversion[w->conversions++] = *c;
 }
 
-static float float_at(struct tensor t, int64_t i) {
-    if (t.type == DT_F32) return ((const float *)t.data)[i];
-    uint16_t h = ((const uint16_t *)t.data)[i];
-    return t.type == DT_F16 ? f16_to_f32(h) : bf16_to_f32(h);
-}
-
-// Code i of a little-endian stream whose words are `step` apart; what is above its bits is left.
-static uint32_t code_of(const uint32_t *words, int64_t step, int bits, int64_t i) {
-    int64_t bit = i * bits, at = bit / 32 * step;
-    int shift = (int)(bit & 31);
-    uint32_t code = words[at] >> shift;
-    return shift + bits > 32 ? code | words[at + step] << (32 - shift) : code;
-}
-
 // Where output o of eight is in a word of AWQ's: its codes are 0 2 4 6 1 3 5 7.
 static int awq_shift(int64_t o) { return (int)(4 * (o % 8 / 2 + o % 2 * 4)); }
 
-// The codes of column c for n outputs from o on; what is above their bits is left.
+// The codes of column c for n outputs from o on; what is above their bits may be left.
 static void column(const struct conversion *v, int64_t c, int64_t o, int64_t n, uint32_t *code) {
     const uint32_t *words = v->codes.data;
     const uint8_t *bytes = v->codes.data;
     int64_t out = v->to.out, in = v->to.in, ld = v->codes.n[1], quarter = out / 4;
     switch (v->codes_are) {
     case CODES_ROWS:
-        for (int64_t i = 0; i < n; i++) code[i] = code_of(words + (o + i) * ld, 1, v->bits, c);
+        for (int64_t i = 0; i < n; i++) code[i] = code_at(words + (o + i) * ld, 1, v->bits, c);
         break;
     case CODES_DOWN:
-        for (int64_t i = 0; i < n; i++) code[i] = code_of(words + o + i, ld, v->bits, c);
+        for (int64_t i = 0; i < n; i++) code[i] = code_at(words + o + i, ld, v->bits, c);
         break;
     case CODES_AWQ:
         for (int64_t i = o; i < o + n; i++) code[i - o] = words[c * ld + i / 8] >> awq_shift(i);
@@ -84,8 +70,8 @@ static int zero_of(const struct conversion *v, int64_t o, int64_t g) {
     const uint32_t *words = v->zeros.data;
     int64_t ld = v->zeros.n[1];
     uint32_t zero = v->zeros_are == ZEROS_AWQ    ? words[g * ld + o / 8] >> awq_shift(o)
-                    : v->zeros_are == ZEROS_DOWN ? code_of(words + g, ld, v->bits, o)
-                                                 : code_of(words + g * ld, 1, v->bits, o);
+                    : v->zeros_are == ZEROS_DOWN ? code_at(words + g, ld, v->bits, o)
+                                                 : code_at(words + g * ld, 1, v->bits, o);
     return (int)((zero + v->zeros_add) & ((1u << v->bits) - 1));
 }
 
@@ -96,7 +82,8 @@ static void convert_scales(const struct conversion *v, int64_t o) {
     for (int64_t k = 0; k < each; k++) {
         int64_t g = k * v->to.group / v->group;
         int64_t at = v->rows_first ? o * groups + g : g * v->to.out + o;
-        float scale = float_at(v->scales, tensor_count(v->scales) == 1 ? 0 : at);
+        float scale =
+            load_float(v->scales.data, v->scales.type, tensor_count(v->scales) == 1 ? 0 : at);
         scales[k] = v->divides ? 1 / scale : scale;
         biases[k] = -scales[k] * (float)zero_of(v, o, g);
     }

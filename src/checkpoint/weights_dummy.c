@@ -63,20 +63,18 @@ void dummy_close(struct weights *w) {
     free(w->dummy);
 }
 
-static void put(void *to, enum dtype type, size_t i, float value) {
-    if (type == DT_F32)
-        ((float *)to)[i] = value;
-    else if (type == DT_I32)
+static void put(void *to, enum dtype type, int64_t i, float value) {
+    if (type == DT_I32)
         ((int32_t *)to)[i] = (int32_t)value;
     else if (dtype_size(type) == 1)
         ((uint8_t *)to)[i] = (uint8_t)value;
     else
-        ((uint16_t *)to)[i] = type == DT_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+        store_float(to, type, i, value);
 }
 
 static void fill_plain(struct tensor t, const struct fill *f) {
     for (int64_t i = 0; i < tensor_count(t); i++)
-        put(t.data, t.type, (size_t)i, f->modulo ? (float)(i % f->modulo) : f->value);
+        put(t.data, t.type, i, f->modulo ? (float)(i % f->modulo) : f->value);
 }
 
 // Adds NAME.SUFFIX, unless it is there.
@@ -280,7 +278,7 @@ static const void *pattern_of(struct dummy *d, enum dtype type) {
         else if (dtype_size(type) == 1)
             ((uint8_t *)p)[i] = (uint8_t)random;
         else
-            put(p, type, i, SPREAD * 3.4641f * ((float)random * 0x1p-32f - 0.5f));
+            store_float(p, type, (int64_t)i, SPREAD * 3.4641f * ((float)random * 0x1p-32f - 0.5f));
     }
     return p;
 }

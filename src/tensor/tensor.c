@@ -82,6 +82,21 @@ uint16_t f32_to_bf16(float f) {
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
+float load_float(const void *p, enum dtype type, int64_t i) {
+    if (type == DT_F32) return ((const float *)p)[i];
+    if (type == DT_F8_E4M3) return e4m3_to_f32(((const uint8_t *)p)[i]);
+    if (type == DT_F8_E8M0) return e8m0_to_f32(((const uint8_t *)p)[i]);
+    uint16_t h = ((const uint16_t *)p)[i];
+    return type == DT_F16 ? f16_to_f32(h) : bf16_to_f32(h);
+}
+
+void store_float(void *p, enum dtype type, int64_t i, float value) {
+    if (type == DT_F32)
+        ((float *)p)[i] = value;
+    else
+        ((uint16_t *)p)[i] = type == DT_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+}
+
 struct tensor tensor_nd(enum dtype t, int dims, const int64_t *n, void *data) {
     assert(dims >= 0 && dims <= TENSOR_DIMS);
     struct tensor out = {.type = t, .dims = dims, .data = data};

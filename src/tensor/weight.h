@@ -31,6 +31,15 @@ struct weight {
     struct tensor bias;  // [out] F32, added to the product; dims 0: none
 };
 
+// Code i of a little-endian stream of `bits` bits each, whose words are `step` apart.
+static inline uint32_t code_at(const uint32_t *words, int64_t step, int bits, int64_t i) {
+    int64_t bit = i * bits, at = bit / 32 * step;
+    int shift = (int)(bit & 31);
+    uint32_t code = words[at] >> shift;
+    if (shift + bits > 32) code |= words[at + step] << (32 - shift);
+    return code & ((1u << bits) - 1);
+}
+
 // Bytes that reading the whole weight once moves.
 size_t weight_bytes(const struct weight *w);
 

@@ -226,11 +226,6 @@ extern const struct cpu_kernels kernels_plain, kernels_avx2, kernels_avx512, ker
 // A row as it is kept in I8 (struct kept): |q| <= 127. A block that holds what is no finite number
 // reads as NaN.
 void keep_row(int8_t *q, uint16_t *scale, const float *x, int64_t n);
-// Element i of a float tensor's memory (F32, F16, BF16, F8_E4M3 or F8_E8M0) as f32.
-float load_float(const void *p, enum dtype type, int64_t i);
-void store_float(void *p, enum dtype type, int64_t i, float value);
-// Code i of a row: one little-endian bit stream of `bits` bits each.
-uint32_t code_at(const uint32_t *row, int bits, int64_t i);
 // Twice the value of each e2m1 code (OCP MX 1.0): 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
 extern const int8_t e2m1_twice[16];
 

@@ -5,21 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-float load_float(const void *p, enum dtype type, int64_t i) {
-    if (type == DT_F32) return ((const float *)p)[i];
-    if (type == DT_F8_E4M3) return e4m3_to_f32(((const uint8_t *)p)[i]);
-    if (type == DT_F8_E8M0) return e8m0_to_f32(((const uint8_t *)p)[i]);
-    uint16_t h = ((const uint16_t *)p)[i];
-    return type == DT_F16 ? f16_to_f32(h) : bf16_to_f32(h);
-}
-
-void store_float(void *p, enum dtype type, int64_t i, float value) {
-    if (type == DT_F32)
-        ((float *)p)[i] = value;
-    else
-        ((uint16_t *)p)[i] = type == DT_F16 ? f32_to_f16(value) : f32_to_bf16(value);
-}
-
 // Eight partial sums: less rounding than one, and a loop the compiler can turn into vectors.
 static float dot(const float *a, const float *b, int64_t n) {
     float sum[8] = {0};
@@ -28,14 +13,6 @@ static float dot(const float *a, const float *b, int64_t n) {
         for (int k = 0; k < 8; k++) sum[k] += a[i + k] * b[i + k];
     for (; i < n; i++) sum[i & 7] += a[i] * b[i];
     return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
-}
-
-uint32_t code_at(const uint32_t *row, int bits, int64_t i) {
-    int64_t bit = i * bits, word = bit >> 5;
-    int shift = (int)(bit & 31);
-    uint32_t code = row[word] >> shift;
-    if (shift + bits > 32) code |= row[word + 1] << (32 - shift);
-    return code & ((1u << bits) - 1);
 }
 
 const int8_t e2m1_twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -61,7 +38,7 @@ static void dequantize_row(const struct weight *w, int64_t row, float *y) {
         if (w->layout == WEIGHT_NVFP4) scale *= w->factor;
         float bias = w->layout == WEIGHT_AFFINE ? element(w->biases, row, g) : 0;
         for (int64_t i = g * w->group; i < (g + 1) * w->group; i++) {
-            uint32_t code = code_at(codes, w->bits, i);
+            uint32_t code = code_at(codes, 1, w->bits, i);
             y[i] = w->layout == WEIGHT_AFFINE ? scale * (float)code + bias
                                               : scale * (0.5f * (float)e2m1_twice[code]);
         }

@@ -228,7 +228,7 @@ static void unpack_codes(uint8_t *out, const uint32_t *row, int bits, int64_t fr
         return;
     }
     if (bits != 4) {
-        for (int64_t i = 0; i < n; i++) out[i] = (uint8_t)code_at(row, bits, from + i);
+        for (int64_t i = 0; i < n; i++) out[i] = (uint8_t)code_at(row, 1, bits, from + i);
         return;
     }
     const uint8_t *packed = (const uint8_t *)row + from / 2;

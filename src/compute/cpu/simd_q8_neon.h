@@ -180,13 +180,6 @@ static void matmul_q8(const struct matmul *m, const struct tile *t, float *work)
     }
 }
 
-static void matmul_tile(const struct matmul *m, const struct tile *t, float *work) {
-    if (m->q)
-        matmul_q8(m, t, work);
-    else
-        matmul_f32(m, t, work);
-}
-
 // As they are read here, only codes of 4 bits come in another order. `moved` and `start` are for
 // those who count with unsigned codes.
 static void quantize_block(struct q8 *q, const float *x, enum q8_kind kind) {

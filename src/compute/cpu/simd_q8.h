@@ -15,6 +15,9 @@
 
 #include "compute/cpu/simd_codes.h"
 
+// A sum that began with `start` (struct q8), as a float.
+INLINE vf sum_of_bits(vi sum) { return vf_sub(vf_of_bits(sum), vf_set(Q8_FLOAT)); }
+
 #if defined(__AVX512F__)
 
 enum { Q8_ROWS = 8 }; // rows of x in a tile
@@ -22,9 +25,9 @@ enum { Q8_ROWS = 8 }; // rows of x in a tile
 // Each lane's sum of code times q over a block of 32, in f32.
 INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
     (void)kind;
-    vi sum = _mm512_set1_epi32(x->start);
+    vi sum = vi_set(x->start);
     for (int i = 0; i < 8; i++) sum = _mm512_dpbusd_epi32(sum, c[i], vi_quad(x->q + 4 * i));
-    return vf_sub(_mm512_castsi512_ps(sum), vf_set(Q8_FLOAT));
+    return sum_of_bits(sum);
 }
 
 #else
@@ -46,7 +49,7 @@ INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
         }
         sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, four));
         if (i % most == most - 1) {
-            all = _mm256_add_epi32(all, _mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
+            all = vi_add(all, vi_madd(sum, vi_set16(1)));
             sum = _mm256_setzero_si256();
         }
         if (kind != Q8_CODES8) continue;
@@ -54,10 +57,8 @@ INLINE vf block_sum(enum q8_kind kind, const vi c[8], const struct q8 *x) {
         high = _mm256_add_epi16(high, _mm256_maddubs_epi16(codes, four));
     }
     if (kind == Q8_FLOATS4) return _mm256_cvtepi32_ps(all);
-    if (kind == Q8_CODES8)
-        all = _mm256_add_epi32(all, _mm256_madd_epi16(high, _mm256_set1_epi16(16)));
-    all = _mm256_add_epi32(all, _mm256_set1_epi32(x->start));
-    return vf_sub(_mm256_castsi256_ps(all), vf_set(Q8_FLOAT));
+    if (kind == Q8_CODES8) all = vi_add(all, vi_madd(high, vi_set16(16)));
+    return sum_of_bits(vi_add(all, vi_set(x->start)));
 }
 
 #endif

@@ -43,7 +43,7 @@ INLINE vi vi_four(const int8_t *a, const int8_t *b, const int8_t *c, const int8_
     return _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)d), 3);
 }
 
-INLINE void load_span(enum q8_kind kind, const struct q8 *x, int n, vi q[2]) {
+INLINE void load_block_halves(enum q8_kind kind, const struct q8 *x, int n, vi q[2]) {
     const int8_t *a = x->q, *b = x[n > 1 ? 1 : 0].q, *c = x[n > 2 ? 2 : 0].q,
                  *d = x[n > 3 ? 3 : 0].q;
     if (kind == Q8_CODES8) {
@@ -52,11 +52,6 @@ INLINE void load_span(enum q8_kind kind, const struct q8 *x, int n, vi q[2]) {
     } else {
         q[0] = vi_four(a, b, c, d);
         q[1] = vi_four(a + 16, b + 16, c + 16, d + 16);
-    }
-    if (kind == Q8_CODES2) { // as load_halves has them
-        vi even = _mm512_unpacklo_epi32(q[0], q[1]), odd = _mm512_unpackhi_epi32(q[0], q[1]);
-        q[0] = even;
-        q[1] = odd;
     }
 }
 
@@ -76,7 +71,7 @@ INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const struct
                                                             : n < 4 ? 32
                                                                     : 64),
                                    q[1]);
-        return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+        return vi_add(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
     }
     vi c = vi_load_some(codes, n * 16), low = vi_and(c, vi_low());
     vi high = vi_and(vi_shift4(c), vi_low());
@@ -85,23 +80,6 @@ INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const struct
         high = vi_e2m1(high);
     }
     return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(zero, low, q[0]), high, q[1]);
-}
-
-// The sums of four outputs' blocks. Parts of sums of codes of up to 5 bits fit 16 bits: 8 * 31 *
-// 127 at most.
-INLINE vi sum_four(enum q8_kind kind, const vi s[4]) {
-    vi a, b, ones = _mm512_set1_epi16(1);
-    if (q8_bits(kind) > 5) {
-        a = _mm512_add_epi32(_mm512_unpacklo_epi32(s[0], s[1]), _mm512_unpackhi_epi32(s[0], s[1]));
-        b = _mm512_add_epi32(_mm512_unpacklo_epi32(s[2], s[3]), _mm512_unpackhi_epi32(s[2], s[3]));
-        // 0 1 0 1
-        return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-    }
-    a = _mm512_madd_epi16(_mm512_packs_epi32(s[0], s[1]), ones); // 0 0 1 1
-    b = _mm512_madd_epi16(_mm512_packs_epi32(s[2], s[3]), ones);
-    __m512 x = _mm512_castsi512_ps(a), y = _mm512_castsi512_ps(b);
-    return _mm512_add_epi32(_mm512_castps_si512(_mm512_shuffle_ps(x, y, 0x88)),
-                            _mm512_castps_si512(_mm512_shuffle_ps(x, y, 0xdd)));
 }
 
 // 128 bits i of vector j become 128 bits j of vector i.
@@ -117,21 +95,15 @@ INLINE void transpose_blocks(vi a[SPAN]) {
 // The sum in f32 from that without its start.
 INLINE vf span_sum(enum q8_kind kind, vi s, const struct q8 *x) {
     (void)kind;
-    s = _mm512_add_epi32(s, vi_set(x->start));
-    return vf_sub(_mm512_castsi512_ps(s), vf_set(Q8_FLOAT));
+    return sum_of_bits(vi_add(s, vi_set(x->start)));
 }
 
 #else
 
-INLINE void load_span(enum q8_kind kind, const struct q8 *x, int n, vi q[2]) {
+INLINE void load_block_halves(enum q8_kind kind, const struct q8 *x, int n, vi q[2]) {
     const int8_t *a = x->q, *b = x[n > 1 ? 1 : 0].q;
     q[0] = kind == Q8_CODES8 ? vi_two(a, a + 16) : vi_two(a, b);
     q[1] = kind == Q8_CODES8 ? vi_two(b, b + 16) : vi_two(a + 16, b + 16);
-    if (kind == Q8_CODES2) { // as load_halves has them
-        vi even = _mm256_unpacklo_epi32(q[0], q[1]), odd = _mm256_unpackhi_epi32(q[0], q[1]);
-        q[0] = even;
-        q[1] = odd;
-    }
 }
 
 // Signed codes times q, in pairs: at most 2 * 128 * 127, which fits.
@@ -142,22 +114,21 @@ INLINE vi signed_pairs(vi codes, vi q) {
 // Of n blocks of one output: four parts of each sum.
 INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const struct spread *s,
                     const vi q[2]) {
-    vi ones = _mm256_set1_epi16(1);
+    vi ones = vi_set16(1);
     if (q8_narrow(kind)) { // four products at most 63 * 128 each fit
         vi half[2];
         load_halves(q8_bits(kind), codes, n, s, half);
         vi pairs = _mm256_add_epi16(_mm256_maddubs_epi16(half[0], q[0]),
                                     _mm256_maddubs_epi16(half[1], q[1]));
-        return _mm256_madd_epi16(pairs, ones);
+        return vi_madd(pairs, ones);
     }
     if (kind == Q8_CODES8) {
         vi centre = _mm256_set1_epi8(-128);
         vi a = signed_pairs(_mm256_xor_si256(vi_load(codes), centre), q[0]), b = a;
         if (n > 1) b = signed_pairs(_mm256_xor_si256(vi_load(codes + 32), centre), q[1]);
-        a = _mm256_madd_epi16(a, ones);
-        b = _mm256_madd_epi16(b, ones);
-        return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
-                                _mm256_permute2x128_si256(a, b, 0x31));
+        a = vi_madd(a, ones);
+        b = vi_madd(b, ones);
+        return vi_add(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
     }
     vi c = n > 1 ? vi_load(codes) : vi_two(codes, codes), low = vi_and(c, vi_low());
     vi high = vi_and(vi_shift4(c), vi_low());
@@ -165,23 +136,7 @@ INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const struct
         c = _mm256_add_epi16(signed_pairs(vi_e2m1(low), q[0]), signed_pairs(vi_e2m1(high), q[1]));
     else
         c = _mm256_add_epi16(_mm256_maddubs_epi16(low, q[0]), _mm256_maddubs_epi16(high, q[1]));
-    return _mm256_madd_epi16(c, ones);
-}
-
-// The sums of four outputs' blocks. Parts of sums of codes of up to 5 bits fit 16 bits: 8 * 31 *
-// 127 at most.
-INLINE vi sum_four(enum q8_kind kind, const vi s[4]) {
-    vi a, b, ones = _mm256_set1_epi16(1);
-    if (q8_bits(kind) > 5) {
-        a = _mm256_add_epi32(_mm256_unpacklo_epi32(s[0], s[1]), _mm256_unpackhi_epi32(s[0], s[1]));
-        b = _mm256_add_epi32(_mm256_unpacklo_epi32(s[2], s[3]), _mm256_unpackhi_epi32(s[2], s[3]));
-        return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
-    }
-    a = _mm256_madd_epi16(_mm256_packs_epi32(s[0], s[1]), ones); // 0 0 1 1
-    b = _mm256_madd_epi16(_mm256_packs_epi32(s[2], s[3]), ones);
-    __m256 x = _mm256_castsi256_ps(a), y = _mm256_castsi256_ps(b);
-    return _mm256_add_epi32(_mm256_castps_si256(_mm256_shuffle_ps(x, y, 0x88)),
-                            _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0xdd)));
+    return vi_madd(c, ones);
 }
 
 // 128 bits i of vector j become 128 bits j of vector i.
@@ -195,11 +150,33 @@ INLINE void transpose_blocks(vi a[SPAN]) {
 // start.
 INLINE vf span_sum(enum q8_kind kind, vi s, const struct q8 *x) {
     if (kind == Q8_CODES8 || kind == Q8_FLOATS4) return _mm256_cvtepi32_ps(s);
-    s = _mm256_add_epi32(s, vi_set(x->start));
-    return vf_sub(_mm256_castsi256_ps(s), vf_set(Q8_FLOAT));
+    return sum_of_bits(vi_add(s, vi_set(x->start)));
 }
 
 #endif
+
+// n blocks of x in the order of their codes (span_dots).
+INLINE void load_span(enum q8_kind kind, const struct q8 *x, int n, vi q[2]) {
+    load_block_halves(kind, x, n, q);
+    if (kind != Q8_CODES2) return;
+    vi even = vi_low32(q[0], q[1]), odd = vi_high32(q[0], q[1]); // as load_halves has them
+    q[0] = even;
+    q[1] = odd;
+}
+
+// The sums of four outputs' blocks. Parts of sums of codes of up to 5 bits fit 16 bits: 8 * 31 *
+// 127 at most.
+INLINE vi sum_four(enum q8_kind kind, const vi s[4]) {
+    vi a, b, ones = vi_set16(1);
+    if (q8_bits(kind) > 5) {
+        a = vi_add(vi_low32(s[0], s[1]), vi_high32(s[0], s[1])); // 0 1 0 1
+        b = vi_add(vi_low32(s[2], s[3]), vi_high32(s[2], s[3]));
+        return vi_add(vi_low64(a, b), vi_high64(a, b));
+    }
+    a = vi_madd(vi_pack(s[0], s[1]), ones); // 0 0 1 1
+    b = vi_madd(vi_pack(s[2], s[3]), ones);
+    return vi_add(vi_even32(a, b), vi_odd32(a, b));
+}
 
 // y and its part of n blocks
 INLINE vf add_span(enum q8_kind kind, const struct few *f, int64_t block, int n, vf y) {

@@ -28,29 +28,18 @@ INLINE void store_codes(enum q8_kind kind, const vi c[8], uint8_t *to) {
     for (int i = 0; i < 8; i++) vi_store(to + i * VECS * LANES * 4, c[i]);
 }
 
-// y += scale_x * sums of a block. Sums that begin with Q8_FLOAT need no conversion, and since both
-// factors of Q8_FLOAT * scale_x are short, they lose it without an error.
-INLINE void add_blocks(int xr, enum q8_kind kind, const uint8_t *codes, const struct q8 *x,
-                       int64_t ldq, const vf scale[VECS], const vf bias[VECS],
-                       vf y[MANY_ROWS][VECS]) {
+// Each lane's sum of code times q over a block, which begins with `start`.
+INLINE void block_sums(int xr, enum q8_kind kind, const uint8_t *codes, const struct q8 *x,
+                       int64_t ldq, vi sum[MANY_ROWS][VECS]) {
     (void)kind;
-    vi sum[MANY_ROWS][VECS];
     for (int r = 0; r < xr; r++)
-        for (int v = 0; v < VECS; v++) sum[r][v] = _mm512_set1_epi32(x[r * ldq].start);
+        for (int v = 0; v < VECS; v++) sum[r][v] = vi_set(x[r * ldq].start);
     for (int i = 0; i < 8; i++) {
         vi c[VECS];
         for (int v = 0; v < VECS; v++) c[v] = vi_load(codes + (i * VECS + v) * LANES * 4);
         for (int r = 0; r < xr; r++) {
             vi q = vi_quad(x[r * ldq].q + 4 * i);
             for (int v = 0; v < VECS; v++) sum[r][v] = _mm512_dpbusd_epi32(sum[r][v], c[v], q);
-        }
-    }
-    for (int r = 0; r < xr; r++) {
-        vf by = vf_set(x[r * ldq].scale), moved = vf_set(x[r * ldq].moved);
-        vf all = vf_set(x[r * ldq].sum);
-        for (int v = 0; v < VECS; v++) {
-            y[r][v] = vf_fma(vf_fma(_mm512_castsi512_ps(sum[r][v]), by, moved), scale[v], y[r][v]);
-            y[r][v] = vf_fma(bias[v], all, y[r][v]);
         }
     }
 }
@@ -104,34 +93,41 @@ INLINE void add_part(int xr, bool first, int from, int to, int by, const uint8_t
         }
     }
     for (int r = 0; r < xr; r++) {
-        vi start = _mm256_set1_epi32(x[r * ldq].start);
+        vi start = vi_set(x[r * ldq].start);
         for (int v = 0; v < VECS; v++) {
-            vi all = _mm256_madd_epi16(part[r][v], _mm256_set1_epi16((int16_t)by));
-            sum[r][v] = _mm256_add_epi32(first ? start : sum[r][v], all);
+            vi all = vi_madd(part[r][v], vi_set16((int16_t)by));
+            sum[r][v] = vi_add(first ? start : sum[r][v], all);
         }
     }
 }
 
-// y += scale_x * sums of a block
-INLINE void add_blocks(int xr, enum q8_kind kind, const uint8_t *codes, const struct q8 *x,
-                       int64_t ldq, const vf scale[VECS], const vf bias[VECS],
-                       vf y[MANY_ROWS][VECS]) {
-    vi sum[MANY_ROWS][VECS];
+// Each lane's sum of code times q over a block, which begins with `start`.
+INLINE void block_sums(int xr, enum q8_kind kind, const uint8_t *codes, const struct q8 *x,
+                       int64_t ldq, vi sum[MANY_ROWS][VECS]) {
     int most = q8_sums(kind);
     add_part(xr, true, 0, most, 1, codes, x, ldq, sum);
     for (int i = most; i < 8; i += most) add_part(xr, false, i, i + most, 1, codes, x, ldq, sum);
     if (kind == Q8_CODES8) add_part(xr, false, 0, 8, 16, codes + 8 * VECS * LANES * 4, x, ldq, sum);
+}
+
+#endif
+
+// y += scale_x * sums of a block. Sums that begin with Q8_FLOAT need no conversion, and since both
+// factors of Q8_FLOAT * scale_x are short, they lose it without an error.
+INLINE void add_blocks(int xr, enum q8_kind kind, const uint8_t *codes, const struct q8 *x,
+                       int64_t ldq, const vf scale[VECS], const vf bias[VECS],
+                       vf y[MANY_ROWS][VECS]) {
+    vi sum[MANY_ROWS][VECS];
+    block_sums(xr, kind, codes, x, ldq, sum);
     for (int r = 0; r < xr; r++) {
         vf by = vf_set(x[r * ldq].scale), moved = vf_set(x[r * ldq].moved);
         vf all = vf_set(x[r * ldq].sum);
         for (int v = 0; v < VECS; v++) {
-            y[r][v] = vf_fma(vf_fma(_mm256_castsi256_ps(sum[r][v]), by, moved), scale[v], y[r][v]);
+            y[r][v] = vf_fma(vf_fma(vf_of_bits(sum[r][v]), by, moved), scale[v], y[r][v]);
             y[r][v] = vf_fma(bias[v], all, y[r][v]);
         }
     }
 }
-
-#endif
 
 INLINE void q8_tile(int xr, enum q8_kind kind, const struct q8_tile *t, const struct q8 *x,
                     vf y[MANY_ROWS][VECS]) {

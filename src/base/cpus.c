@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cgroups.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -126,7 +127,7 @@ static double least_quota(double a, double b) { return a > 0 && (b <= 0 || a < b
 // Of one group: "max 100000" or "150000 100000" in version 2, two files in version 1, where -1 is
 // no limit.
 static double group_quota(const char *folder) {
-    char path[4352], line[64];
+    char path[4416], line[64];
     snprintf(path, sizeof path, "%s/cpu.max", folder);
     first_line(path, line, sizeof line);
     char *end;
@@ -142,45 +143,11 @@ static double group_quota(const char *folder) {
     return quota > 0 && period > 0 ? quota / period : 0;
 }
 
-// Of a group and those above it. A container may see its own as the root while its name is still
-// the one outside: then the folders of that name are missing, and the root has the limit.
-static double path_quota(const char *root, const char *mount, char *group) {
-    double least = 0;
-    for (char *slash;; *slash = '\0') {
-        char folder[4224];
-        int n = snprintf(folder, sizeof folder, "%s%s%s", root, mount, group);
-        if (n > 0 && (size_t)n < sizeof folder) least = least_quota(group_quota(folder), least);
-        if (!(slash = strrchr(group, '/'))) return least;
-    }
-}
-
-static bool names_cpu(struct sv controllers) {
-    while (controllers.n) {
-        ptrdiff_t comma = sv_find(controllers, sv(","), 0);
-        struct sv one = sv_cut(controllers, 0, comma < 0 ? controllers.n : (size_t)comma);
-        if (sv_is(one, "cpu")) return true;
-        controllers = sv_cut(controllers, one.n + 1, controllers.n);
-    }
-    return false;
-}
-
-// Lines are "0::/GROUP" for version 2, mounted at the root or beside version 1, and
-// "N:cpu,cpuacct:/GROUP" for version 1.
 double cpus_quota(const char *root, const char *own) {
-    FILE *f = fopen(own, "r");
-    char line[4096];
+    struct cgroups g;
     double least = 0;
-    while (f && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = '\0';
-        char *controllers = strchr(line, ':');
-        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!group) continue;
-        *group++ = '\0';
-        if (!*++controllers)
-            least = least_quota(path_quota(root, "", group), least);
-        else if (names_cpu(sv(controllers)))
-            least = least_quota(path_quota(root, "/cpu", group), least);
-    }
-    if (f) fclose(f);
+    cgroups_open(&g, root, own, "cpu");
+    for (const char *folder; (folder = cgroups_next(&g));)
+        least = least_quota(group_quota(folder), least);
     return least;
 }

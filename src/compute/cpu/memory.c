@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/cgroups.h"
+
 // The number after `name` at a line's start of a file, or the first number where name is empty.
 // `otherwise` when there is none ("max" is none).
 static size_t number_in(const char *path, const char *name, size_t otherwise) {
@@ -31,36 +33,28 @@ static size_t machine(size_t total) {
     return kib ? kib * 1024 : total;
 }
 
-static size_t in_group(const char *group, const char *file, const char *name, size_t otherwise) {
-    char path[4352];
-    int n = snprintf(path, sizeof path, "/sys/fs/cgroup%s/%s", group, file);
-    return n > 0 && (size_t)n < sizeof path ? number_in(path, name, otherwise) : otherwise;
+static size_t in_group(const char *folder, const char *file, const char *name, size_t otherwise) {
+    char path[4416];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    return number_in(path, name, otherwise);
 }
 
 // What one control group (version 2) leaves.
-static size_t group_leaves(const char *group) {
-    size_t most = in_group(group, "memory.max", "", SIZE_MAX);
+static size_t group_leaves(const char *folder) {
+    size_t most = in_group(folder, "memory.max", "", SIZE_MAX);
     if (most == SIZE_MAX) return SIZE_MAX;
-    size_t used = in_group(group, "memory.current", "", 0);
-    size_t files = in_group(group, "memory.stat", "active_file ", 0) +
-                   in_group(group, "memory.stat", "inactive_file ", 0);
+    size_t used = in_group(folder, "memory.current", "", 0);
+    size_t files = in_group(folder, "memory.stat", "active_file ", 0) +
+                   in_group(folder, "memory.stat", "inactive_file ", 0);
     used = used > files ? used - files : 0;
     return most > used ? most - used : 0;
 }
 
-// The process's group and those above it, each of which may set a limit.
 static size_t groups(void) {
-    char line[4096] = "";
-    FILE *f = fopen("/proc/self/cgroup", "r");
+    struct cgroups g;
     size_t left = SIZE_MAX;
-    while (f && fgets(line, sizeof line, f)) {
-        if (strncmp(line, "0::/", 4) != 0) continue;
-        char *path = line + 3;
-        path[strcspn(path, "\n")] = '\0';
-        for (char *slash; left = least(left, group_leaves(path)), (slash = strrchr(path, '/'));)
-            *slash = '\0';
-    }
-    if (f) fclose(f);
+    cgroups_open(&g, "/sys/fs/cgroup", "/proc/self/cgroup", "memory");
+    for (const char *folder; (folder = cgroups_next(&g));) left = least(left, group_leaves(folder));
     return left;
 }
 

@@ -10,9 +10,10 @@
 void cpu_rows(struct context *c, int64_t n, int64_t cost, void (*fn)(void *arg, int64_t row),
               void *arg);
 
-// Whether products with w round x to 8 bits, and x rounded for w, in scratch.
-bool cpu_rounds(const struct context *c, const struct weight *w);
-struct q8 *cpu_round(struct context *c, struct tensor x, const struct weight *w);
+// The product y = x w^T, for which x is rounded, in scratch, where the context's precision and w
+// allow it: once for all weights of a kind, unless it is in an order of columns that is w's alone.
+struct matmul cpu_product(struct context *c, struct tensor y, struct tensor x,
+                          const struct weight *w, bool alone, struct q8 *rounded[Q8_KINDS]);
 
 void cpu_linear(struct context *c, int count, struct tensor y[], struct tensor x,
                 const struct weight *const w[]);

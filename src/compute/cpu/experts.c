@@ -133,7 +133,7 @@ void cpu_route(struct context *c, const struct routes *r, struct tensor logits,
 struct expert_job {
     const struct cpu_kernels *kernels;
     const struct matrices *w[2];
-    struct matmul product[2]; // all but the weight
+    struct matmul product[2]; // with the first expert's weight
     int count;                // of products
     const int32_t *start;     // [experts + 1]
     int32_t *active;          // the experts that have entries
@@ -213,17 +213,11 @@ static void run_experts(struct context *c, struct expert_job *j, struct tensor y
     j->work_size = matmul_work(x.n[1]);
     j->work = scratch_tensor(c, DT_F32, 2, (int64_t[]){threads, j->work_size}).data;
     j->active = scratch_tensor(c, DT_I32, 1, &j->w[0]->n).data;
-    struct q8 *q[Q8_KINDS] = {NULL};
+    struct q8 *rounded[Q8_KINDS] = {NULL};
     for (int i = 0; i < j->count; i++) {
-        const struct weight *w = j->w[i]->w;
-        enum q8_kind kind = q8_kind_of(w);
-        bool rounds = cpu_rounds(c, w), ordered = any_ordered(j->w[i]);
+        bool ordered = any_ordered(j->w[i]);
         struct tensor in = ordered ? order_entries(c, x, r, j->w[i]) : x;
-        struct q8 *rounded = ordered ? NULL : q[kind];
-        if (rounds && !rounded) rounded = cpu_round(c, in, w);
-        if (!ordered) q[kind] = rounded;
-        j->product[i] = (struct matmul){NULL,      in.data,      rounds ? rounded : NULL,
-                                        y[i].data, in.stride[0], y[i].stride[0]};
+        j->product[i] = cpu_product(c, y[i], in, j->w[i]->w, ordered, rounded);
     }
     if (c->dry || c->err.set || x.n[0] == 0) return;
     j->start = r->start.data;

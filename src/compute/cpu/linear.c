@@ -46,7 +46,7 @@ static void quantize_row(void *arg, int64_t row) {
                          (const float *)j->x.data + row * j->x.stride[0], j->x.n[1], j->kind);
 }
 
-struct q8 *cpu_round(struct context *c, struct tensor x, const struct weight *w) {
+static struct q8 *round_rows(struct context *c, struct tensor x, const struct weight *w) {
     int64_t blocks = x.n[0] * (x.n[1] / 32);
     struct tensor room =
         scratch_tensor(c, DT_U8, 2, (int64_t[]){blocks, (int64_t)sizeof(struct q8)});
@@ -76,7 +76,7 @@ static struct tensor ordered(struct context *c, struct tensor x, const struct we
     return j.y;
 }
 
-bool cpu_rounds(const struct context *c, const struct weight *w) {
+static bool rounds_for(const struct context *c, const struct weight *w) {
     bool known = w->layout == WEIGHT_MXFP4 || (w->layout == WEIGHT_AFFINE && w->bits > 1);
     known = known && w->in * w->bits >= 128; // kernels read 16 bytes at a time
     return known && c->precision == PRECISION_NATIVE && c->dev->kernels->quantize;
@@ -100,7 +100,15 @@ static void cut_tasks(struct linear_job *j, int count, const struct weight *cons
             j->first_task[i] + (w[i]->out + j->outputs - 1) / j->outputs * j->bands;
 }
 
-// Fills j's products and runs them; x is rounded at most once for each kind of code.
+struct matmul cpu_product(struct context *c, struct tensor y, struct tensor x,
+                          const struct weight *w, bool alone, struct q8 *rounded[Q8_KINDS]) {
+    struct q8 *own = NULL, **q = alone ? &own : &rounded[q8_kind_of(w)];
+    bool rounds = rounds_for(c, w);
+    if (rounds && !*q) *q = round_rows(c, x, w);
+    return (struct matmul){w, x.data, rounds ? *q : NULL, y.data, x.stride[0], y.stride[0]};
+}
+
+// Fills j's products and runs them.
 static void run_products(struct context *c, struct linear_job *j, int count, struct tensor y[],
                          struct tensor x, const struct weight *const w[]) {
     int64_t threads = pool_threads(c->dev->pool);
@@ -109,17 +117,11 @@ static void run_products(struct context *c, struct linear_job *j, int count, str
     j->work_size = matmul_work(x.n[1]);
     struct tensor work = scratch_tensor(c, DT_F32, 2, (int64_t[]){threads, j->work_size});
     j->work = work.data;
-    struct q8 *q[Q8_KINDS] = {NULL};
+    struct q8 *rounded[Q8_KINDS] = {NULL};
     int64_t outputs = 0;
     for (int i = 0; i < count; i++) {
-        enum q8_kind kind = q8_kind_of(w[i]);
-        bool rounds = cpu_rounds(c, w[i]), own = w[i]->order.dims;
-        struct tensor in = ordered(c, x, w[i]);
-        struct q8 *rounded = own ? NULL : q[kind];
-        if (rounds && !rounded) rounded = cpu_round(c, in, w[i]);
-        if (!own) q[kind] = rounded;
-        j->product[i] = (struct matmul){w[i],      in.data,      rounds ? rounded : NULL,
-                                        y[i].data, in.stride[0], y[i].stride[0]};
+        j->product[i] =
+            cpu_product(c, y[i], ordered(c, x, w[i]), w[i], w[i]->order.dims > 0, rounded);
         outputs += w[i]->out;
     }
     if (c->dry || c->err.set || x.n[0] == 0) return;

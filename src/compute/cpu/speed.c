@@ -142,10 +142,9 @@ bool cpu_measure(struct device *d, struct device_speed *out, struct error *e) {
     if (!s.buffer) return false;
     memset(s.buffer, 1, s.size); // memory that nobody wrote to is one page of zeros, in a cache
     enum { PIECES = 16 };        // a thread: when another program takes one's time, the rest go on
-    out->read = sweep(d, &s, PIECES * pool_threads(d->pool), read_piece);
+    *out = (struct device_speed){.read = sweep(d, &s, PIECES * pool_threads(d->pool), read_piece)};
     out->copy = sweep(d, &s, pool_threads(d->pool), copy_piece);
     device_free(d, s.buffer);
-    *out = (struct device_speed){.read = out->read, .copy = out->copy};
     for (int isa = ISA_PLAIN; isa < ISA_BEST; isa++) {
         const struct cpu_kernels *kernels = cpu_kernels_of((enum isa)isa);
         bool own = kernels == d->kernels;

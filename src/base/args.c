@@ -377,6 +377,12 @@ struct sv args_given_by(const struct args *a, const char *name) {
     return v->given ? v->by : sv("");
 }
 
+static const struct arg model_args[] = {
+    {"-m --model", ARG_TEXT, "PATH", "LLAMA_ARG_MODEL", NULL, 0, 0,
+     "the checkpoint: its folder, or a file in it"},
+};
+const struct arg_group args_model_group = {"Model", model_args, 1};
+
 const char *args_model_option(const struct args *a, struct error *e) {
     const char *path = args_text(a, "model");
     if (path && *path) return path;

@@ -31,6 +31,9 @@ struct arg {
     const char *help;      // no full stop, no line breaks
 };
 
+#define ARG_REFUSES(names, why)                                                                    \
+    { names, ARG_REFUSED, "VALUE", NULL, NULL, 0, 0, why }
+
 struct arg_group {
     const char *title; // "Sampling options"; NULL: not listed
     const struct arg *arg;
@@ -84,8 +87,9 @@ struct sv args_given_by(const struct args *a, const char *name);
 // The word of `words` (with spaces between) that is nearest to a mistyped one, or an empty view.
 struct sv args_nearest(struct sv typed, const char *words);
 
-// What the programs of a model share: its path, from the operand or --model. NULL and an error when
-// neither is given, or both.
+// What the programs of a model share: its path, from the operand or --model, which this group has.
+// NULL and an error when neither is given, or both.
+extern const struct arg_group args_model_group;
 const char *args_model(const struct args *a, struct error *e);
 const char *args_model_option(const struct args *a, struct error *e); // operands are something else
 

@@ -128,16 +128,10 @@ void cli_progress_clear(struct load_progress *p) {
 void cli_engine_options(const struct args *a, struct engine_options *opt, struct load_progress *p) {
     int64_t threads = args_int(a, "threads");
     *p = (struct load_progress){.percent = -1};
-    *opt = (struct engine_options){
-        .device = device_wish(args_text(a, "device")),
-        .pool.threads = threads > 0 ? (int)threads : 0,
-        .isa = ISA_BEST,
-        .precision = strcmp(args_text(a, "precision"), "f32") ? PRECISION_NATIVE : PRECISION_F32,
-        .cache_k = args_either(a, "cache-type-k", "kv-cache-mode"),
-        .cache_v = args_either(a, "cache-type-v", "kv-cache-mode"),
-        .progress = isatty(STDERR_FILENO) && !args_flag(a, "quiet") ? show_progress : NULL,
-        .progress_arg = p,
-    };
+    *opt = engine_read_options(a);
+    opt->pool.threads = threads > 0 ? (int)threads : 0;
+    opt->progress = isatty(STDERR_FILENO) && !args_flag(a, "quiet") ? show_progress : NULL;
+    opt->progress_arg = p;
 }
 
 static uint64_t random_seed(void) {

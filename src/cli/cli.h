@@ -14,8 +14,8 @@ extern const struct command command_generate, command_run, command_logits, comma
     command_template;
 
 // options.c
-extern const struct arg_group model_options, engine_options_group, cache_options, prompt_options,
-    template_options, sampling_options, common_options, refused_options, refused_chat_options;
+extern const struct arg_group engine_options_group, prompt_options, template_options,
+    sampling_options, common_options, refused_options, refused_chat_options;
 
 // Print one line, "mlxcel: error: ...", and return the exit code.
 int cli_error(const struct error *e);

@@ -325,16 +325,18 @@ static const struct arg args[] = {
      "dummy: random weights in the shape of config.json, the only file that is read"},
     {"-t --threads", ARG_INT, "N", "LLAMA_ARG_THREADS", "0", -1, 4096,
      "CPU threads; 0 or less: one a physical core"},
-    {"--device", ARG_TEXT, "auto|gpu|cpu|cuda[:N]", "MLXCEL_DEVICE", "auto", 0, 0,
-     "where to compute; auto and gpu: the GPU if this build and machine have one, else the CPU"},
-    {"--precision", ARG_CHOICE, "native|f32", NULL, "native", 0, 0,
-     "f32: every operation in 32-bit floats; native: as fast as tests show to be safe"},
     {"--json", ARG_FLAG, NULL, NULL, NULL, 0, 0, "as one JSON object"},
 };
 static const struct arg_group options = {"Bench", args, sizeof args / sizeof *args};
-static const struct arg_group *const groups[] = {
-    &model_options,   &options, &pool_arg_group, &cache_options, &common_options,
-    &refused_options, NULL};
+static const struct arg_group *const groups[] = {&args_model_group,
+                                                 &options,
+                                                 &engine_device_group,
+                                                 &pool_arg_group,
+                                                 &engine_cache_group,
+                                                 &common_options,
+                                                 &refused_options,
+                                                 &engine_refused_group,
+                                                 NULL};
 
 const struct command command_bench = {
     .name = "bench",

@@ -127,8 +127,8 @@ static const struct arg args[] = {
      "one"},
 };
 static const struct arg_group options = {"Detokenize", args, sizeof args / sizeof *args};
-static const struct arg_group *const groups[] = {&model_options, &options, &common_options,
-                                                 &refused_options, NULL};
+static const struct arg_group *const groups[] = {
+    &args_model_group, &options, &common_options, &refused_options, &engine_refused_group, NULL};
 
 const struct command command_detokenize = {
     .name = "detokenize",

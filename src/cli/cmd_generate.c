@@ -123,9 +123,20 @@ static const struct arg args[] = {
 };
 static const struct arg_group options = {"Output", args, sizeof args / sizeof *args};
 static const struct arg_group *const groups[] = {
-    &model_options,        &prompt_options,  &template_options,     &sampling_options,
-    &engine_options_group, &pool_arg_group,  &cache_options,        &options,
-    &common_options,       &refused_options, &refused_chat_options, NULL,
+    &args_model_group,
+    &prompt_options,
+    &template_options,
+    &sampling_options,
+    &engine_options_group,
+    &engine_device_group,
+    &pool_arg_group,
+    &engine_cache_group,
+    &options,
+    &common_options,
+    &refused_options,
+    &engine_refused_group,
+    &refused_chat_options,
+    NULL,
 };
 
 const struct command command_generate = {

@@ -183,8 +183,9 @@ static const struct arg args[] = {
     {"--json", ARG_FLAG, NULL, NULL, NULL, 0, 0, "as one JSON object"},
 };
 static const struct arg_group options = {"Inspect", args, sizeof args / sizeof *args};
-static const struct arg_group *const groups[] = {&model_options,  &options,         &cache_options,
-                                                 &common_options, &refused_options, NULL};
+static const struct arg_group *const groups[] = {
+    &args_model_group,     &options, &engine_cache_group, &common_options, &refused_options,
+    &engine_refused_group, NULL};
 
 const struct command command_inspect = {
     .name = "inspect",

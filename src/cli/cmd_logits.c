@@ -171,9 +171,11 @@ static const struct arg args[] = {
     {"--json", ARG_FLAG, NULL, NULL, NULL, 0, 0, "without --out: print one JSON object"},
 };
 static const struct arg_group options = {"Logits", args, sizeof args / sizeof *args};
-static const struct arg_group *const groups[] = {
-    &model_options, &options,        &engine_options_group, &pool_arg_group,
-    &cache_options, &common_options, &refused_options,      NULL};
+static const struct arg_group *const groups[] = {&args_model_group,     &options,
+                                                 &engine_options_group, &engine_device_group,
+                                                 &pool_arg_group,       &engine_cache_group,
+                                                 &common_options,       &refused_options,
+                                                 &engine_refused_group, NULL};
 
 const struct command command_logits = {
     .name = "logits",

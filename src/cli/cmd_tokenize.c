@@ -91,8 +91,8 @@ static const struct arg args[] = {
      "{\"error\"} a line"},
 };
 static const struct arg_group options = {"Tokenize", args, sizeof args / sizeof *args};
-static const struct arg_group *const groups[] = {&model_options, &options, &common_options,
-                                                 &refused_options, NULL};
+static const struct arg_group *const groups[] = {
+    &args_model_group, &options, &common_options, &refused_options, &engine_refused_group, NULL};
 
 const struct command command_tokenize = {
     .name = "tokenize",

@@ -12,14 +12,6 @@
 
 enum { LEAST_CONTEXT = 512 };
 
-static const struct arg model_args[] = {
-    {"-m --model", ARG_TEXT, "PATH", "LLAMA_ARG_MODEL", NULL, 0, 0,
-     "the checkpoint: its folder, or a file in it"},
-    {"-a --alias", ARG_TEXT, "NAME", "LLAMA_ARG_ALIAS", NULL, 0, 0,
-     "what the API calls the model, instead of its folder's name"},
-};
-static const struct arg_group model_group = {"Model", model_args, COUNT(model_args)};
-
 static const struct arg engine_args[] = {
     {"-np --parallel", ARG_INT, "N", "LLAMA_ARG_N_PARALLEL", "4", 1, 4096,
      "answers that are made at once"},
@@ -39,18 +31,6 @@ static const struct arg engine_args[] = {
      "CPU threads of the engine; 0 or less: one a physical core"},
     {"-b --batch-size", ARG_INT, "N", "LLAMA_ARG_BATCH LLAMA_ARG_BATCH_SIZE", "512", 1, 65536,
      "tokens that one step computes at most, of all requests together"},
-    {"--device", ARG_TEXT, "auto|gpu|cpu|cuda[:N]", "MLXCEL_DEVICE", "auto", 0, 0,
-     "where to compute; auto and gpu: the GPU if this build and machine have one, else the CPU"},
-    {"--precision", ARG_CHOICE, "native|f32", NULL, "native", 0, 0,
-     "f32: every operation in 32-bit floats; native: as fast as tests show to be safe"},
-    {"-ctk --cache-type-k", ARG_CHOICE, "f16|fp16|bf16|f32|q8_0|int8", "LLAMA_ARG_CACHE_TYPE_K",
-     NULL, 0, 0,
-     "how keys are kept; q8_0 or int8: in 8 bits with a scale for each 32, CPU only; without it f16, "
-     "with --precision f32 f32"},
-    {"-ctv --cache-type-v", ARG_CHOICE, "f16|fp16|bf16|f32|q8_0|int8", "LLAMA_ARG_CACHE_TYPE_V",
-     NULL, 0, 0, "the same of values"},
-    {"--kv-cache-mode", ARG_CHOICE, "f16|fp16|bf16|f32|q8_0|int8", NULL, NULL, 0, 0,
-     "the same of both; --cache-type-k and --cache-type-v win"},
 };
 static const struct arg_group engine_group = {"Engine", engine_args, COUNT(engine_args)};
 
@@ -68,6 +48,8 @@ static const struct arg chat_args[] = {
 static const struct arg_group chat_group = {"Chat", chat_args, COUNT(chat_args)};
 
 static const struct arg http_args[] = {
+    {"-a --alias", ARG_TEXT, "NAME", "LLAMA_ARG_ALIAS", NULL, 0, 0,
+     "what the API calls the model, instead of its folder's name"},
     {"--host", ARG_TEXT, "HOST", "LLAMA_ARG_HOST", "127.0.0.1", 0, 0,
      "the address to listen on; 0.0.0.0, or :: with IPv6, for every one of this machine"},
     {"--port", ARG_INT, "N", "LLAMA_ARG_PORT", "8080", 0, 65535, "0: any that is free"},
@@ -98,44 +80,39 @@ static const struct arg common_args[] = {
 };
 static const struct arg_group common_group = {"General", common_args, COUNT(common_args)};
 
-#define REFUSED(names, why)                                                                        \
-    { names, ARG_REFUSED, "VALUE", NULL, NULL, 0, 0, why }
 static const struct arg refused_args[] = {
-    REFUSED("-hf -hfr --hf-repo -hff --hf-file -mu --model-url --models-dir --revision",
-            "downloads and stores of models are not in this build; pass a checkpoint's folder "
-            "with -m"),
-    REFUSED("-ngl --n-gpu-layers --gpu-layers -sm --split-mode -ts --tensor-split -mg --main-gpu",
-            "a model can't be split between devices; --device says where it runs"),
-    REFUSED("--adapter --lora --lora-scaled",
-            "LoRA adapters are not in this build; merge the adapter first"),
-    REFUSED("--draft-model --model-draft -md --draft --draft-max",
-            "speculative decoding is not in this build"),
-    REFUSED("-fa --flash-attn", "there is one way to compute attention, and nothing to choose"),
-    REFUSED("-cb --cont-batching -nocb --no-cont-batching",
-            "requests always run together; --parallel says how many"),
-    REFUSED("-ub --ubatch-size", "there is one size of step: --batch-size"),
-    REFUSED("--prio --prio-batch", "priorities are the system's to give: see nice and chrt"),
-    REFUSED("-Cb --cpu-mask-batch -Crb --cpu-range-batch --cpu-strict-batch --poll-batch",
-            "threads run on the same CPUs for every step: --cpu-mask, --cpu-range"),
-    REFUSED("--numa", "memory is the system's to place: see numactl"),
-    REFUSED("--mlock --no-mmap", "weights are always mapped files; there is nothing to choose"),
-    REFUSED("--chat-template --chat-template-file", "the checkpoint's own template is used"),
-    REFUSED("--no-jinja", "templates are always Jinja"),
-    REFUSED("--mmproj --image", "vision models are not in this build"),
-    REFUSED("--embedding --embeddings --rerank --reranking --pooling",
-            "embedding and reranking models are not in this build"),
-    REFUSED("--grammar --grammar-file -j --json-schema", "grammars are not in this build"),
-    REFUSED("--show-reasoning", "see --reasoning-format"),
-    REFUSED("--temp --temperature --top-k --top-p --min-p --repeat-penalty --seed --n-predict",
-            "each request says how it is sampled; its defaults are generation_config.json's"),
-    REFUSED("--tp-size --pp-size", "parallel runs over several devices are not in this build"),
-    REFUSED("--ssl-key-file --ssl-cert-file", "TLS is not in this build; put a proxy before it"),
+    ARG_REFUSES("-hf -hfr --hf-repo -hff --hf-file -mu --model-url --models-dir --revision",
+                "downloads and stores of models are not in this build; pass a checkpoint's folder "
+                "with -m"),
+    ARG_REFUSES("--adapter --lora --lora-scaled",
+                "LoRA adapters are not in this build; merge the adapter first"),
+    ARG_REFUSES("-cb --cont-batching -nocb --no-cont-batching",
+                "requests always run together; --parallel says how many"),
+    ARG_REFUSES("-ub --ubatch-size", "there is one size of step: --batch-size"),
+    ARG_REFUSES("--chat-template --chat-template-file", "the checkpoint's own template is used"),
+    ARG_REFUSES("--no-jinja", "templates are always Jinja"),
+    ARG_REFUSES("--mmproj --image", "vision models are not in this build"),
+    ARG_REFUSES("--embedding --embeddings --rerank --reranking --pooling",
+                "embedding and reranking models are not in this build"),
+    ARG_REFUSES("--show-reasoning", "see --reasoning-format"),
+    ARG_REFUSES("--temp --temperature --top-k --top-p --min-p --repeat-penalty --seed --n-predict",
+                "each request says how it is sampled; its defaults are generation_config.json's"),
+    ARG_REFUSES("--ssl-key-file --ssl-cert-file",
+                "TLS is not in this build; put a proxy before it"),
 };
 static const struct arg_group refused_group = {NULL, refused_args, COUNT(refused_args)};
 
-static const struct arg_group *const groups[] = {&model_group,   &engine_group, &pool_arg_group,
-                                                 &chat_group,    &http_group,   &common_group,
-                                                 &refused_group, NULL};
+static const struct arg_group *const groups[] = {&args_model_group,
+                                                 &engine_group,
+                                                 &engine_device_group,
+                                                 &pool_arg_group,
+                                                 &engine_cache_group,
+                                                 &chat_group,
+                                                 &http_group,
+                                                 &common_group,
+                                                 &refused_group,
+                                                 &engine_refused_group,
+                                                 NULL};
 
 static const struct variable variables[] = {
     {"MLXCEL_LOG", "The least level of messages shown: error, warn, info (the default), debug."},
@@ -208,18 +185,12 @@ static bool read_engine(struct engine_options *opt, const struct args *a, struct
         context /= sequences;
         if (context < LEAST_CONTEXT) context = LEAST_CONTEXT;
     }
-    *opt = (struct engine_options){
-        .device = device_wish(args_text(a, "device")),
-        .isa = ISA_BEST,
-        .precision = strcmp(args_text(a, "precision"), "f32") ? PRECISION_NATIVE : PRECISION_F32,
-        .cache_k = args_either(a, "cache-type-k", "kv-cache-mode"),
-        .cache_v = args_either(a, "cache-type-v", "kv-cache-mode"),
-        .context = context,
-        .sequences = sequences,
-        .batch = args_int(a, "batch-size"),
-        .tokens = args_int(a, "cache-tokens"),
-        .snapshots = args_int(a, "cache-snapshots"),
-    };
+    *opt = engine_read_options(a);
+    opt->context = context;
+    opt->sequences = sequences;
+    opt->batch = args_int(a, "batch-size");
+    opt->tokens = args_int(a, "cache-tokens");
+    opt->snapshots = args_int(a, "cache-snapshots");
     return pool_read_options(a, &opt->pool, e);
 }
 

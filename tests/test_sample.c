@@ -3,7 +3,9 @@
 
 #include <math.h>
 
+#include "base/json.h"
 #include "base/mem.h"
+#include "engine/breakers.h"
 #include "engine/sample.h"
 
 enum { VOCAB = 300, DRAWS = 6000 };
@@ -198,12 +200,309 @@ static void test_ranges(void **state) {
     }
 }
 
+// --- against the reference (tools/make_sampling.py) ----------------------------------------------
+
+enum { REFERENCE_VOCAB = 40 };
+
+struct reference {
+    struct json_object *file;
+    float logits[8][REFERENCE_VOCAB];
+    int32_t history[64];
+    size_t history_n;
+    struct tokenizer *letters; // token i is the character 'A' + i
+};
+
+static void read_logits(float *out, struct json_object *list) {
+    assert_int_equal(json_object_array_length(list), REFERENCE_VOCAB);
+    for (size_t i = 0; i < REFERENCE_VOCAB; i++)
+        out[i] = (float)json_object_get_double(json_object_array_get_idx(list, i));
+}
+
+static struct tokenizer *letters_open(void) {
+    struct str json = {0};
+    struct error e = {0};
+    str_puts(&json,
+             "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":null,"
+             "\"pre_tokenizer\":null,\"post_processor\":null,\"decoder\":{\"type\":\"Fuse\"},"
+             "\"model\":{\"type\":\"BPE\",\"vocab\":{");
+    for (int i = 0; i < REFERENCE_VOCAB; i++) {
+        char c[2] = {(char)('A' + i), 0};
+        if (i) str_addc(&json, ',');
+        json_quote(&json, sv(c));
+        str_printf(&json, ":%d", i);
+    }
+    str_puts(&json, "},\"merges\":[]}}");
+    struct tokenizer *t = tok_read(str_sv(&json), "letters", &e);
+    if (!t) fail_msg("%s", e.text);
+    str_free(&json);
+    return t;
+}
+
+static void reference_open(struct reference *r) {
+    struct error e = {0};
+    *r = (struct reference){.letters = letters_open()};
+    r->file = json_read_file(FIXTURES "/sampling.json", 1 << 20, &e);
+    if (!r->file) fail_msg("%s", e.text);
+    struct json_object *logits = json_at(r->file, "logits"), *h = json_at(r->file, "history");
+    for (size_t i = 0; i < json_object_array_length(logits); i++)
+        read_logits(r->logits[i], json_object_array_get_idx(logits, i));
+    r->history_n = json_object_array_length(h);
+    for (size_t i = 0; i < r->history_n; i++)
+        r->history[i] = json_object_get_int(json_object_array_get_idx(h, i));
+}
+
+static void reference_close(struct reference *r) {
+    tok_close(r->letters);
+    json_object_put(r->file);
+}
+
+static void read_chain(struct sampling *s, struct json_object *names) {
+    struct error e = {0};
+    if (!names) return;
+    s->filters = 0;
+    for (size_t i = 0; i < json_object_array_length(names); i++)
+        assert_true(sampling_chain_add(s, json_text(json_object_array_get_idx(names, i)), &e));
+}
+
+static size_t read_biases(struct bias *out, struct json_object *list) {
+    size_t n = list ? json_object_array_length(list) : 0;
+    for (size_t i = 0; i < n; i++) {
+        struct json_object *pair = json_object_array_get_idx(list, i);
+        struct json_object *add = json_object_array_get_idx(pair, 1);
+        bool never = json_object_is_type(add, json_type_boolean);
+        out[i] = (struct bias){json_object_get_int(json_object_array_get_idx(pair, 0)),
+                               never ? -INFINITY : (float)json_object_get_double(add)};
+    }
+    return n;
+}
+
+static struct breakers *read_breakers(const struct reference *r, struct json_object *list) {
+    struct error e = {0};
+    char text[8];
+    struct sv view[8];
+    size_t n = list ? json_object_array_length(list) : 0;
+    for (size_t i = 0; i < n; i++) {
+        text[i] = (char)('A' + json_object_get_int(json_object_array_get_idx(list, i)));
+        view[i] = sv_n(text + i, 1);
+    }
+    return breakers_open(r->letters, view, n, &e);
+}
+
+// Its biases go to `bias`, and its breakers are the caller's.
+static struct sampling read_params(const struct reference *r, struct json_object *p,
+                                   struct bias *bias) {
+    struct sampling s = sampling_greedy();
+    s.temperature = (float)json_number_at(p, "temperature", 1);
+    s.dynatemp_range = (float)json_number_at(p, "dynatemp_range", 0);
+    s.dynatemp_exponent = (float)json_number_at(p, "dynatemp_exponent", 1);
+    s.top_k = json_int_at(p, "top_k", 0);
+    s.top_p = (float)json_number_at(p, "top_p", 1);
+    s.min_p = (float)json_number_at(p, "min_p", 0);
+    s.typical_p = (float)json_number_at(p, "typical_p", 1);
+    s.top_n_sigma = (float)json_number_at(p, "top_n_sigma", -1);
+    s.xtc_probability = (float)json_number_at(p, "xtc_probability", 0);
+    s.xtc_threshold = (float)json_number_at(p, "xtc_threshold", 0.1);
+    s.min_keep = json_int_at(p, "min_keep", 0);
+    s.mirostat = json_int_at(p, "mirostat", 0);
+    s.mirostat_tau = (float)json_number_at(p, "mirostat_tau", 5);
+    s.mirostat_eta = (float)json_number_at(p, "mirostat_eta", 0.1);
+    s.repetition_penalty = (float)json_number_at(p, "repeat_penalty", 1);
+    s.presence_penalty = (float)json_number_at(p, "presence_penalty", 0);
+    s.frequency_penalty = (float)json_number_at(p, "frequency_penalty", 0);
+    s.penalty_window = json_int_at(p, "repeat_last_n", -1);
+    s.dry_multiplier = (float)json_number_at(p, "dry_multiplier", 0);
+    s.dry_base = (float)json_number_at(p, "dry_base", 1.75);
+    s.dry_allowed_length = json_int_at(p, "dry_allowed_length", 2);
+    s.dry_window = json_int_at(p, "dry_penalty_last_n", -1);
+    s.breakers = read_breakers(r, json_at(p, "dry_breakers"));
+    s.bias = bias;
+    s.biases = read_biases(bias, json_at(p, "bias"));
+    s.seed = (uint64_t)json_int_at(p, "seed", 0);
+    read_chain(&s, json_at(p, "samplers"));
+    return s;
+}
+
+static float chance_of(const struct chance *c, size_t n, int32_t id) {
+    for (size_t i = 0; i < n; i++)
+        if (c[i].id == id) return c[i].p;
+    return -1;
+}
+
+// The same candidates, best first, with the same chances. Logits are floats here, so a chance may
+// be off by a few of their last bits.
+static void expect_chances(struct sampler *s, struct json_object *want, const char *what) {
+    struct chance c[REFERENCE_VOCAB];
+    size_t n = sampler_chances(s, c, REFERENCE_VOCAB), left = 0;
+    for (size_t i = 0; i < json_object_array_length(want); i++) {
+        struct json_object *pair = json_object_array_get_idx(want, i);
+        int32_t id = json_object_get_int(json_object_array_get_idx(pair, 0));
+        double p = json_object_get_double(json_object_array_get_idx(pair, 1));
+        float got = chance_of(c, n, id);
+        if (fabs(got - p) > 1e-6 + 1e-5 * p)
+            fail_msg("%s: token %d has chance %g, not %g", what, id, (double)got, p);
+        if (i && c[i].p > c[i - 1].p) fail_msg("%s: candidate %zu is not in order", what, i);
+        left++;
+    }
+    if (n != left) fail_msg("%s: %zu candidates, not %zu", what, n, left);
+}
+
+static void test_reference(void **state) {
+    (void)state;
+    struct reference r;
+    reference_open(&r);
+    struct json_object *cases = json_at(r.file, "cases");
+    for (size_t i = 0; i < json_object_array_length(cases); i++) {
+        struct json_object *c = json_object_array_get_idx(cases, i), *p = json_at(c, "params");
+        struct bias bias[8];
+        struct sampling s = read_params(&r, p, bias);
+        struct error e = {0};
+        if (!sampling_check(&s, &e)) fail_msg("%s", e.text);
+        struct sampler *sampler = sampler_open(&s, REFERENCE_VOCAB);
+        sampler_next(sampler, r.logits[json_int_at(c, "logits", 0)], r.history, r.history_n);
+        expect_chances(sampler, json_at(c, "want"), json_object_to_json_string(p));
+        sampler_close(sampler);
+        breakers_close(s.breakers);
+    }
+    assert_true(json_object_array_length(cases) > 100);
+    reference_close(&r);
+}
+
+static void test_mirostat(void **state) {
+    (void)state;
+    struct reference r;
+    reference_open(&r);
+    struct json_object *runs = json_at(r.file, "mirostat");
+    for (size_t i = 0; i < json_object_array_length(runs); i++) {
+        struct json_object *run = json_object_array_get_idx(runs, i);
+        struct json_object *p = json_at(run, "params"), *steps = json_at(run, "steps");
+        struct bias bias[8];
+        struct sampling s = read_params(&r, p, bias);
+        struct sampler *sampler = sampler_open(&s, REFERENCE_VOCAB);
+        for (size_t k = 0; k < json_object_array_length(steps); k++) {
+            struct json_object *step = json_object_array_get_idx(steps, k);
+            float logits[REFERENCE_VOCAB];
+            read_logits(logits, json_at(step, "logits"));
+            int32_t id = sampler_next(sampler, logits, r.history, r.history_n);
+            expect_chances(sampler, json_at(step, "want"), json_object_to_json_string(p));
+            assert_int_equal(id, json_int_at(step, "token", -1));
+        }
+        sampler_close(sampler);
+        breakers_close(s.breakers);
+    }
+    reference_close(&r);
+}
+
+// A chance of XTC between 0 and 1: the best token is dropped so often.
+static void test_xtc_chance(void **state) {
+    (void)state;
+    struct sampling s = hot(0);
+    s.xtc_probability = 0.3f;
+    struct sampler *p = sampler_open(&s, 3);
+    int second = 0;
+    for (int i = 0; i < DRAWS; i++) second += sampler_next(p, (float[]){1.1f, 1, -5}, NULL, 0) == 1;
+    sampler_close(p);
+    assert_true(second > 0.27 * DRAWS && second < 0.33 * DRAWS);
+}
+
+static void test_min_tokens(void **state) {
+    (void)state;
+    struct sampling s = sampling_greedy();
+    int32_t end = 2;
+    s.min_tokens = 3;
+    s.late = &end;
+    s.lates = 1;
+    struct sampler *p = sampler_open(&s, 3);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(sampler_greedy(p), i >= 3);
+        assert_int_equal(sampler_next(p, (float[]){1, 0, 5}, NULL, 0), i < 3 ? 0 : 2);
+    }
+    sampler_close(p);
+}
+
+// Texts of several tokens end a repetition too, and so do those that begin within a token.
+static void test_breakers(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct tokenizer *t = letters_open();
+    struct sv text[] = {sv("B"), sv("CDE"), sv("C"), sv("")};
+    struct breakers *b = breakers_open(t, text, 1, &e);
+    int32_t history[] = {0, 1, 2, 3, 4, 5};
+    assert_non_null(b);
+    assert_int_equal(breakers_after(b, history, 6), 4);
+    assert_int_equal(breakers_after(b, history, 2), 0);
+    assert_int_equal(breakers_after(b, history, 1), 1);
+    assert_true(breakers_token(b, 1));
+    assert_false(breakers_token(b, 0) || breakers_token(b, 39) || breakers_token(b, 40));
+    breakers_close(b);
+    b = breakers_open(t, text + 1, 1, &e);
+    assert_int_equal(breakers_after(b, history, 6), 1);
+    assert_int_equal(breakers_after(b, history, 4), 4); // not whole
+    assert_false(breakers_token(b, 2));
+    breakers_close(b);
+    b = breakers_open(t, text + 1, 3, &e); // the longer one of two that begin at once
+    assert_int_equal(breakers_after(b, history, 6), 1);
+    assert_int_equal(breakers_after(b, history, 4), 1);
+    struct breakers *shared = breakers_share(b);
+    breakers_close(b);
+    assert_true(breakers_token(shared, 2));
+    breakers_close(shared);
+    b = breakers_open(t, NULL, 0, &e);
+    assert_int_equal(breakers_after(b, history, 6), 6);
+    breakers_close(b);
+    tok_close(t);
+}
+
+static void test_chain_names(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct sampling s = sampling_greedy(), d = sampling_greedy();
+    assert_true(sampling_chain(&s, sv("top-k;temp;typ_p"), &e));
+    assert_int_equal(s.filters, 3);
+    assert_true(s.chain[0] == FILTER_TOP_K && s.chain[1] == FILTER_TEMPERATURE);
+    assert_string_equal(filter_name(s.chain[2]), "typ_p");
+    assert_true(sampling_chain_letters(&s, sv("edskypmxt"), &e));
+    assert_int_equal(s.filters, d.filters);
+    assert_memory_equal(s.chain, d.chain, d.filters);
+    assert_true(sampling_chain(&s, sv(""), &e));
+    assert_int_equal(s.filters, 0);
+    assert_false(sampling_chain(&s, sv("top_k;best"), &e));
+    assert_true(sv_find(sv(e.text), sv("no sampler \"best\""), 0) >= 0);
+    e.set = false;
+    assert_false(sampling_chain_letters(&s, sv("kz"), &e));
+    e.set = false;
+    for (int i = 0; i < 40; i++) sampling_chain_add(&s, sv("top_k"), &e);
+    assert_true(e.set);
+}
+
+static void test_logits_top(void **state) {
+    (void)state;
+    const float x[] = {1, NAN, 3, 3, -INFINITY, 2};
+    struct chance top[4];
+    double sum;
+    assert_int_equal(logits_top(x, 6, top, 4, &sum), 4);
+    double want = log(exp(1) + 2 * exp(3) + exp(2));
+    assert_true(fabs(sum - want) < 1e-9);
+    const int32_t ids[] = {2, 3, 5, 0};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(top[i].id, ids[i]);
+        assert_true(fabs(top[i].p - ((double)x[ids[i]] - want)) < 1e-6);
+    }
+    assert_int_equal(logits_top(x, 6, top, 1, &sum), 1);
+    assert_int_equal(top[0].id, 2);
+    assert_int_equal(logits_top(x, 6, NULL, 0, &sum), 0);
+    assert_true(fabs(sum - want) < 1e-9);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_temperature), cmocka_unit_test(test_top_k),
         cmocka_unit_test(test_top_p),       cmocka_unit_test(test_min_p),
         cmocka_unit_test(test_penalties),   cmocka_unit_test(test_greedy_and_odd_logits),
         cmocka_unit_test(test_seeds),       cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_reference),   cmocka_unit_test(test_mirostat),
+        cmocka_unit_test(test_xtc_chance),  cmocka_unit_test(test_min_tokens),
+        cmocka_unit_test(test_breakers),    cmocka_unit_test(test_chain_names),
+        cmocka_unit_test(test_logits_top),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,17 +153,16 @@ static void tell_unused(const struct args *a) {
 bool cli_sampling(const struct args *a, struct sampling *s, struct error *e) {
     int64_t seed = args_int(a, "seed");
     tell_unused(a);
-    *s = (struct sampling){
-        .temperature = (float)args_number(a, "temp"),
-        .top_k = args_int(a, "top-k"),
-        .top_p = (float)args_number(a, "top-p"),
-        .min_p = (float)args_number(a, "min-p"),
-        .repetition_penalty = (float)args_number(a, "repetition-penalty"),
-        .presence_penalty = (float)args_number(a, "presence-penalty"),
-        .frequency_penalty = (float)args_number(a, "frequency-penalty"),
-        .penalty_window = args_int(a, "repeat-last-n"),
-        .seed = seed < 0 ? random_seed() : (uint64_t)seed,
-    };
+    *s = sampling_greedy();
+    s->temperature = (float)args_number(a, "temp");
+    s->top_k = args_int(a, "top-k");
+    s->top_p = (float)args_number(a, "top-p");
+    s->min_p = (float)args_number(a, "min-p");
+    s->repetition_penalty = (float)args_number(a, "repetition-penalty");
+    s->presence_penalty = (float)args_number(a, "presence-penalty");
+    s->frequency_penalty = (float)args_number(a, "frequency-penalty");
+    s->penalty_window = args_int(a, "repeat-last-n");
+    s->seed = seed < 0 ? random_seed() : (uint64_t)seed;
     return sampling_check(s, e);
 }
 

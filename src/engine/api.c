@@ -136,17 +136,17 @@ static bool prompt_ids(const struct text_model *m, const struct mlxcel_request *
 }
 
 static struct sampling sampling_of(const struct mlxcel_request *r) {
-    return (struct sampling){
-        .temperature = r->temperature,
-        .top_k = r->top_k,
-        .top_p = r->top_p == 0 ? 1 : r->top_p,
-        .min_p = r->min_p,
-        .repetition_penalty = r->repetition_penalty == 0 ? 1 : r->repetition_penalty,
-        .presence_penalty = r->presence_penalty,
-        .frequency_penalty = r->frequency_penalty,
-        .penalty_window = r->penalty_window ? r->penalty_window : DEFAULT_PENALTY_WINDOW,
-        .seed = r->seed,
-    };
+    struct sampling s = sampling_greedy();
+    s.temperature = r->temperature;
+    s.top_k = r->top_k;
+    s.top_p = r->top_p == 0 ? 1 : r->top_p;
+    s.min_p = r->min_p;
+    s.repetition_penalty = r->repetition_penalty == 0 ? 1 : r->repetition_penalty;
+    s.presence_penalty = r->presence_penalty;
+    s.frequency_penalty = r->frequency_penalty;
+    s.penalty_window = r->penalty_window ? r->penalty_window : DEFAULT_PENALTY_WINDOW;
+    s.seed = r->seed;
+    return s;
 }
 
 static bool start(struct mlxcel_generation *g, const struct mlxcel_request *r, struct error *e) {
@@ -201,7 +201,8 @@ void mlxcel_generate_cancel(struct mlxcel_generation *g) { answer_cancel(&g->ans
 enum mlxcel_finish mlxcel_generate_finish(const struct mlxcel_generation *g) {
     switch (g->answer.finish) {
     case FINISH_NOT: return MLXCEL_RUNNING;
-    case FINISH_STOP: return MLXCEL_STOP;
+    case FINISH_STOP:
+    case FINISH_LOOP: return MLXCEL_STOP;
     case FINISH_LENGTH:
     case FINISH_CONTEXT: return MLXCEL_LENGTH;
     case FINISH_CANCELLED: return MLXCEL_CANCELLED;

@@ -324,6 +324,7 @@ void engine_close(struct engine *e) {
     free(e->logits);
     free(e->staged);
     free(e->choice);
+    free(e->top);
     if (e->dev) {
         device_free(e->dev, e->inputs.data);
         device_free(e->dev, e->chosen.data);

@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "compute/compute.h"
+#include "engine/loop.h"
 #include "engine/sample.h"
 
 struct engine;
@@ -75,6 +76,12 @@ struct engine_info {
 };
 const struct engine_info *engine_info(const struct engine *e);
 
+enum chances {
+    CHANCES_NONE,
+    CHANCES_LOGITS, // natural logarithms of the probabilities that the logits stand for
+    CHANCES_DRAWN   // probabilities of what the sampler drew from
+};
+
 struct request {
     const int32_t *prompt; // at least one id
     size_t n;
@@ -83,12 +90,22 @@ struct request {
     struct sampling sampling;
     const int32_t *stop_ids; // generation ends with one of these
     size_t stop_count;
+    struct loop loop;     // ends with FINISH_LOOP where it has begun to go in circles
+    enum chances chances; // what each event tells: its token's own, and those of
+    int64_t tops;         // so many of the likeliest tokens
     float *prompt_logits; // [n, vocab], filled as the prompt is computed; NULL: not wanted
     uint64_t salt;        // only requests with the same salt share what was computed
     bool uncached;        // this one shares nothing
 };
 
-enum finish { FINISH_NOT, FINISH_STOP, FINISH_LENGTH, FINISH_CONTEXT, FINISH_CANCELLED };
+enum finish {
+    FINISH_NOT,
+    FINISH_STOP,
+    FINISH_LOOP,
+    FINISH_LENGTH,
+    FINISH_CONTEXT,
+    FINISH_CANCELLED
+};
 const char *finish_name(enum finish f); // "stop", "length", ... as the OpenAI API says it
 
 struct event {
@@ -96,7 +113,10 @@ struct event {
     int32_t id; // the new token, -1 when there is none (the last event of a request has none when
                 // it was cancelled or had max_new 0). A stop id is reported, with FINISH_STOP.
     enum finish finish;
-    int64_t cached; // tokens of the prompt that were found in the caches, not computed
+    int64_t cached;           // tokens of the prompt that were found in the caches, not computed
+    float chance;             // the token's, where request.chances asked for it
+    const struct chance *top; // [tops] of the likeliest, best first; valid until the next step
+    size_t tops;
 };
 
 // Returns the request's number (> 0), or 0 when it is refused: an id outside the vocabulary, a

@@ -34,6 +34,8 @@ struct engine {
     int32_t *staged;
     struct tensor chosen;      // [batch] I32, device: the greatest logit of each row that is wanted
     int32_t *choice;           // [batch] the same on the host
+    struct chance *top;        // of one row
+    size_t top_cap;
     bool met[STEADY_MOST + 1]; // steps of so many rows were computed, and are recorded from now on
     bool nan_told;
 };

@@ -2,24 +2,35 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
+#include "engine/breakers.h"
+#include "engine/sample_parts.h"
 
-struct candidate {
-    float logit;
-    int32_t id;
-};
-
-struct sampler {
-    struct sampling s;
-    int64_t vocab;
-    uint64_t state;         // of splitmix64
-    struct candidate *pick; // [vocab]
-    int32_t *count;         // [vocab] times seen, zero between calls
+static const unsigned char default_chain[FILTERS] = {
+    FILTER_PENALTIES, FILTER_DRY,   FILTER_TOP_N_SIGMA, FILTER_TOP_K,       FILTER_TYPICAL_P,
+    FILTER_TOP_P,     FILTER_MIN_P, FILTER_XTC,         FILTER_TEMPERATURE,
 };
 
 struct sampling sampling_greedy(void) {
-    return (struct sampling){.top_p = 1, .repetition_penalty = 1, .penalty_window = -1};
+    struct sampling s = {
+        .dynatemp_exponent = 1,
+        .top_p = 1,
+        .typical_p = 1,
+        .top_n_sigma = -1,
+        .xtc_threshold = 0.1f,
+        .mirostat_tau = 5,
+        .mirostat_eta = 0.1f,
+        .repetition_penalty = 1,
+        .penalty_window = -1,
+        .dry_base = 1.75f,
+        .dry_allowed_length = 2,
+        .dry_window = -1,
+        .filters = FILTERS,
+    };
+    memcpy(s.chain, default_chain, sizeof default_chain);
+    return s;
 }
 
 static bool in_range(double v, double low, double high) { return v >= low && v <= high; }
@@ -30,13 +41,28 @@ bool sampling_check(const struct sampling *s, struct error *e) {
         double value, low, high;
     } facts[] = {
         {"temperature", s->temperature, 0, 100},
+        {"dynatemp_range", s->dynatemp_range, 0, 100},
+        {"dynatemp_exponent", s->dynatemp_exponent, 0, 100},
         {"top_k", (double)s->top_k, 0, 1e9},
         {"top_p", s->top_p, 0, 1},
         {"min_p", s->min_p, 0, 1},
+        {"typical_p", s->typical_p, 0, 1},
+        {"top_n_sigma", s->top_n_sigma, -1, 1000},
+        {"xtc_probability", s->xtc_probability, 0, 1},
+        {"xtc_threshold", s->xtc_threshold, 0, 1},
+        {"min_keep", (double)s->min_keep, 0, 1e9},
+        {"mirostat", (double)s->mirostat, 0, 2},
+        {"mirostat_tau", s->mirostat_tau, 0, 1000},
+        {"mirostat_eta", s->mirostat_eta, 0, 1000},
         {"repetition_penalty", s->repetition_penalty, 0.01, 100},
         {"presence_penalty", s->presence_penalty, -100, 100},
         {"frequency_penalty", s->frequency_penalty, -100, 100},
         {"penalty_window", (double)s->penalty_window, -1, 1e9},
+        {"dry_multiplier", s->dry_multiplier, 0, 1000},
+        {"dry_base", s->dry_base, 0, 1000},
+        {"dry_allowed_length", (double)s->dry_allowed_length, 0, 1e6},
+        {"dry_window", (double)s->dry_window, -1, 1e9},
+        {"min_tokens", (double)s->min_tokens, 0, 1e9},
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
         if (!in_range(facts[i].value, facts[i].low, facts[i].high))
@@ -45,147 +71,247 @@ bool sampling_check(const struct sampling *s, struct error *e) {
     return true;
 }
 
+// --- the chain's names ---------------------------------------------------------------------------
+
+// The first name of a filter is what it is called.
+static const struct {
+    const char *name;
+    enum filter filter;
+    char letter;
+} filter_names[] = {
+    {"penalties", FILTER_PENALTIES, 'e'},
+    {"dry", FILTER_DRY, 'd'},
+    {"top_n_sigma", FILTER_TOP_N_SIGMA, 's'},
+    {"top_k", FILTER_TOP_K, 'k'},
+    {"typ_p", FILTER_TYPICAL_P, 'y'},
+    {"top_p", FILTER_TOP_P, 'p'},
+    {"min_p", FILTER_MIN_P, 'm'},
+    {"xtc", FILTER_XTC, 'x'},
+    {"temperature", FILTER_TEMPERATURE, 't'},
+    {"top-n-sigma", FILTER_TOP_N_SIGMA, 0},
+    {"top-k", FILTER_TOP_K, 0},
+    {"typical_p", FILTER_TYPICAL_P, 0},
+    {"typical-p", FILTER_TYPICAL_P, 0},
+    {"typical", FILTER_TYPICAL_P, 0},
+    {"typ-p", FILTER_TYPICAL_P, 0},
+    {"typ", FILTER_TYPICAL_P, 0},
+    {"top-p", FILTER_TOP_P, 0},
+    {"nucleus", FILTER_TOP_P, 0},
+    {"min-p", FILTER_MIN_P, 0},
+    {"temp", FILTER_TEMPERATURE, 0},
+};
+enum { FILTER_NAMES = sizeof filter_names / sizeof *filter_names };
+
+const char *filter_name(enum filter f) { return filter_names[f].name; }
+
+static bool add_filter(struct sampling *s, enum filter f, struct error *e) {
+    if (s->filters == FILTERS_MOST)
+        return fail(e, "there are more than %d samplers in the list", FILTERS_MOST);
+    s->chain[s->filters++] = (unsigned char)f;
+    return true;
+}
+
+bool sampling_chain_add(struct sampling *s, struct sv name, struct error *e) {
+    for (int i = 0; i < FILTER_NAMES; i++)
+        if (sv_is(name, filter_names[i].name)) return add_filter(s, filter_names[i].filter, e);
+    return fail(e,
+                "there is no sampler \"%.*s\"; there are penalties, dry, top_n_sigma, top_k, "
+                "typ_p, top_p, min_p, xtc and temperature",
+                (int)(name.n < 40 ? name.n : 40), name.p);
+}
+
+bool sampling_chain(struct sampling *s, struct sv names, struct error *e) {
+    s->filters = 0;
+    while (names.n) {
+        ptrdiff_t end = sv_find(names, sv(";"), 0);
+        struct sv name = sv_cut(names, 0, end < 0 ? names.n : (size_t)end);
+        names = sv_cut(names, name.n + 1, names.n);
+        if (name.n && !sampling_chain_add(s, name, e)) return false;
+    }
+    return true;
+}
+
+static bool add_letter(struct sampling *s, char letter, struct error *e) {
+    for (int i = 0; i < FILTERS; i++)
+        if (filter_names[i].letter == letter) return add_filter(s, filter_names[i].filter, e);
+    return fail(e, "there is no sampler with the letter '%c'; there are edskypmxt", letter);
+}
+
+bool sampling_chain_letters(struct sampling *s, struct sv letters, struct error *e) {
+    s->filters = 0;
+    for (size_t i = 0; i < letters.n; i++)
+        if (!add_letter(s, letters.p[i], e)) return false;
+    return true;
+}
+
+static bool in_chain(const struct sampling *s, enum filter f) {
+    for (size_t i = 0; i < s->filters; i++)
+        if (s->chain[i] == f) return true;
+    return false;
+}
+
+// --- a sampler -----------------------------------------------------------------------------------
+
 struct sampler *sampler_open(const struct sampling *s, int64_t vocab) {
     struct sampler *p = mem_alloc(sizeof *p);
     p->s = *s;
     p->vocab = vocab;
     p->state = s->seed;
-    p->pick = mem_array((size_t)vocab, sizeof *p->pick);
-    p->count = mem_array((size_t)vocab, sizeof *p->count);
+    p->mu = 2 * (double)s->mirostat_tau;
+    p->bias = mem_array(s->biases, sizeof *p->bias);
+    if (s->biases) memcpy(p->bias, s->bias, s->biases * sizeof *p->bias);
+    p->late = mem_array(s->lates, sizeof *p->late);
+    if (s->lates) memcpy(p->late, s->late, s->lates * sizeof *p->late);
+    p->s.bias = p->bias;
+    p->s.late = p->late;
+    p->s.breakers = breakers_share(s->breakers);
     return p;
 }
 
-static bool penalizes(const struct sampling *p) {
-    bool any = p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
-    return any && p->penalty_window != 0;
-}
-
-bool sampler_greedy(const struct sampler *s) { return s->s.temperature <= 0 && !penalizes(&s->s); }
-
 void sampler_close(struct sampler *s) {
     if (!s) return;
+    breakers_close(s->s.breakers);
+    free(s->bias);
+    free(s->late);
     free(s->pick);
     free(s->count);
+    free(s->match);
     free(s);
 }
 
-// splitmix64 (Steele, Lea, Flood 2014), its top 53 bits as a number in [0, 1).
-static double uniform(struct sampler *s) {
+// Whether the likeliest is taken, and no filter but the penalties changes which that is.
+static bool takes_best(const struct sampling *s) {
+    bool moves = (s->typical_p < 1 && in_chain(s, FILTER_TYPICAL_P)) ||
+                 (s->xtc_probability > 0 && in_chain(s, FILTER_XTC));
+    return s->temperature <= 0 && s->dynatemp_range <= 0 && !moves && !s->mirostat &&
+           in_chain(s, FILTER_TEMPERATURE);
+}
+
+bool sampler_greedy(const struct sampler *s) {
+    const struct sampling *p = &s->s;
+    return takes_best(p) && !(penalties_apply(p) && in_chain(p, FILTER_PENALTIES)) &&
+           !(dry_applies(p) && in_chain(p, FILTER_DRY)) && !p->biases &&
+           !(p->lates && s->made < p->min_tokens);
+}
+
+// splitmix64 (Steele, Lea, Flood 2014), its top 53 bits.
+double sampler_uniform(struct sampler *s) {
     uint64_t z = s->state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-static void penalize(struct sampler *s, float *logits, const int32_t *history, size_t n) {
+static void fill(struct sampler *s, const float *logits) {
+    if (!s->pick) {
+        s->pick = mem_array((size_t)s->vocab, sizeof *s->pick);
+        s->count = mem_array((size_t)s->vocab, sizeof *s->count);
+    }
+    for (int64_t i = 0; i < s->vocab; i++)
+        s->pick[i] = (struct candidate){isnan(logits[i]) ? -INFINITY : logits[i], (int32_t)i};
+    s->n = s->vocab;
+    s->sorted = false;
+    for (size_t i = 0; i < s->s.biases; i++)
+        if (s->bias[i].id >= 0 && s->bias[i].id < s->vocab)
+            s->pick[s->bias[i].id].logit += s->bias[i].add;
+    for (size_t i = 0; i < s->s.lates && s->made < s->s.min_tokens; i++)
+        if (s->late[i] >= 0 && s->late[i] < s->vocab) s->pick[s->late[i]].logit = -INFINITY;
+}
+
+static void apply(struct sampler *s, enum filter f, const int32_t *history, size_t n) {
+    switch (f) {
+    case FILTER_PENALTIES: chain_penalties(s, history, n); break;
+    case FILTER_DRY: chain_dry(s, history, n); break;
+    case FILTER_TOP_N_SIGMA: chain_top_n_sigma(s); break;
+    case FILTER_TOP_K: chain_top_k(s, s->s.top_k); break;
+    case FILTER_TYPICAL_P: chain_typical_p(s); break;
+    case FILTER_TOP_P: chain_top_p(s); break;
+    case FILTER_MIN_P: chain_min_p(s); break;
+    case FILTER_XTC: chain_xtc(s); break;
+    case FILTER_TEMPERATURE: chain_temperature(s); break;
+    }
+}
+
+static void run_chain(struct sampler *s, const int32_t *history, size_t n) {
     const struct sampling *p = &s->s;
-    if (!penalizes(p)) return;
-    if (p->penalty_window > 0 && (size_t)p->penalty_window < n) {
-        history += n - (size_t)p->penalty_window;
-        n = (size_t)p->penalty_window;
+    if (p->mirostat) {
+        chain_temperature(s);
+        chain_mirostat(s);
+        return;
     }
-    for (size_t i = 0; i < n; i++) s->count[history[i]]++;
-    for (size_t i = 0; i < n; i++) {
-        int32_t id = history[i], seen = s->count[id];
-        if (!seen) continue; // a repeat: done already
-        s->count[id] = 0;
-        logits[id] = logits[id] > 0 ? logits[id] / p->repetition_penalty
-                                    : logits[id] * p->repetition_penalty;
-        logits[id] -= p->presence_penalty + p->frequency_penalty * (float)seen;
+    bool best = takes_best(p);
+    for (size_t i = 0; i < p->filters; i++) {
+        enum filter f = p->chain[i];
+        bool history_only = f == FILTER_PENALTIES || f == FILTER_DRY || f == FILTER_TEMPERATURE;
+        if (!best || history_only) apply(s, f, history, n);
     }
 }
 
-static int32_t best(const float *logits, int64_t n) {
-    int64_t at = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (logits[i] > logits[at]) at = i;
-    return (int32_t)at;
-}
-
-static int by_logit(const void *a, const void *b) {
-    const struct candidate *x = a, *y = b;
-    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-// Moves the k greatest (in by_logit's order) to the front, unordered: Hoare's selection.
-static void select_top(struct candidate *c, int64_t n, int64_t k) {
-    int64_t low = 0, high = n - 1;
-    while (low < high) {
-        struct candidate pivot = c[low + (high - low) / 2];
-        int64_t i = low, j = high;
-        while (i <= j) {
-            while (by_logit(&c[i], &pivot) < 0) i++;
-            while (by_logit(&c[j], &pivot) > 0) j--;
-            if (i > j) break;
-            struct candidate t = c[i];
-            c[i++] = c[j];
-            c[j--] = t;
-        }
-        if (k - 1 <= j)
-            high = j;
-        else if (k - 1 >= i)
-            low = i;
-        else
-            return;
+// Returns where in s->pick the token is. Where the greatest logit is infinite there is nothing to
+// draw from: it is taken.
+static int64_t draw(struct sampler *s) {
+    struct candidate best = s->pick[chain_best(s)];
+    if (!isfinite(best.logit)) {
+        s->pick[0] = (struct candidate){0, best.id};
+        s->n = 1;
     }
-}
-
-// Keeps the fewest of n candidates, best first, whose probabilities reach p of the whole. Sorts
-// only as many as it takes.
-static int64_t keep_top_p(struct candidate *c, int64_t n, double p, double top) {
-    double sum = 0, upto = 0;
-    for (int64_t i = 0; i < n; i++) sum += exp(c[i].logit - top);
-    int64_t keep = 0;
-    for (int64_t sorted = 0, next; keep < n && (keep == 0 || upto < p * sum); keep++) {
-        if (keep == sorted) {
-            next = sorted ? sorted * 4 : 64;
-            next = next < n ? next : n;
-            select_top(c + sorted, n - sorted, next - sorted);
-            qsort(c + sorted, (size_t)(next - sorted), sizeof *c, by_logit);
-            sorted = next;
-        }
-        upto += exp(c[keep].logit - top);
+    s->top = s->n == 1 ? s->pick[0].logit : best.logit;
+    s->sum = 0;
+    for (int64_t i = 0; i < s->n; i++) s->sum += exp(s->pick[i].logit - s->top);
+    double at = sampler_uniform(s) * s->sum;
+    int64_t last = 0; // that has a chance: rounding may leave a rest of `at`
+    for (int64_t i = 0; i < s->n; i++) {
+        double p = exp(s->pick[i].logit - s->top);
+        if (p > 0) last = i;
+        at -= p;
+        if (at < 0) return i;
     }
-    return keep;
+    return last;
 }
 
-static int64_t keep_least(struct candidate *c, int64_t n, double least) {
-    int64_t keep = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (c[i].logit >= least) c[keep++] = c[i];
-    return keep;
+static double chance_of(const struct sampler *s, int64_t i) {
+    return exp(s->pick[i].logit - s->top) / s->sum;
 }
 
-// Leaves the candidates that pass at the front of s->pick and returns how many.
-static int64_t filter(struct sampler *s, double top) {
-    struct candidate *c = s->pick;
-    const struct sampling *p = &s->s;
-    int64_t n = s->vocab;
-    if (p->top_k > 0 && p->top_k < n) {
-        select_top(c, n, p->top_k);
-        n = p->top_k;
-        qsort(c, (size_t)n, sizeof *c, by_logit); // so that the draw does not see selection's order
-    }
-    if (p->top_p < 1) n = keep_top_p(c, n, p->top_p, top);
-    if (p->min_p > 0) n = keep_least(c, n, top + log((double)p->min_p));
+int32_t sampler_next(struct sampler *s, const float *logits, const int32_t *history, size_t n) {
+    fill(s, logits);
+    run_chain(s, history, n);
+    int64_t at = draw(s);
+    if (s->s.mirostat) s->mu -= s->s.mirostat_eta * (-log2(chance_of(s, at)) - s->s.mirostat_tau);
+    s->made++;
+    return s->pick[at].id;
+}
+
+size_t sampler_chances(struct sampler *s, struct chance *out, size_t most) {
+    chain_sort(s);
+    size_t n = 0;
+    for (; n < most && n < (size_t)s->n && isfinite(s->pick[n].logit); n++)
+        out[n] = (struct chance){s->pick[n].id, (float)chance_of(s, (int64_t)n)};
     return n;
 }
 
-int32_t sampler_next(struct sampler *s, float *logits, const int32_t *history, size_t n) {
-    for (int64_t i = 0; i < s->vocab; i++)
-        if (isnan(logits[i])) logits[i] = -INFINITY;
-    penalize(s, logits, history, n);
-    int32_t first = best(logits, s->vocab);
-    double top = logits[first], sum = 0;
-    if (s->s.temperature <= 0 || !isfinite(top)) return first;
-    for (int64_t i = 0; i < s->vocab; i++) s->pick[i] = (struct candidate){logits[i], (int32_t)i};
-    int64_t left = filter(s, top);
-    for (int64_t i = 0; i < left; i++) sum += exp((s->pick[i].logit - top) / s->s.temperature);
-    double at = uniform(s) * sum;
-    for (int64_t i = 0; i < left; i++) {
-        at -= exp((s->pick[i].logit - top) / s->s.temperature);
-        if (at < 0) return s->pick[i].id;
+float sampler_chance(const struct sampler *s, int32_t id) {
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->pick[i].id == id) return (float)chance_of(s, i);
+    return 0;
+}
+
+size_t logits_top(const float *logits, int64_t vocab, struct chance *out, size_t most,
+                  double *sum) {
+    size_t n = 0;
+    double top = -INFINITY, total = 0;
+    for (int64_t i = 0; i < vocab; i++)
+        if (logits[i] > top) top = logits[i];
+    for (int64_t i = 0; i < vocab; i++) {
+        float x = logits[i];
+        if (isnan(x)) continue;
+        total += exp(x - top);
+        if (!most || (n == most && x <= out[n - 1].p)) continue;
+        size_t at = n < most ? n++ : n - 1;
+        for (; at > 0 && out[at - 1].p < x; at--) out[at] = out[at - 1];
+        out[at] = (struct chance){(int32_t)i, x};
     }
-    return s->pick[left - 1].id;
+    *sum = top + log(total);
+    for (size_t i = 0; i < n; i++) out[i].p = (float)(out[i].p - *sum);
+    return n;
 }

@@ -35,6 +35,7 @@ void sched_close(struct schedule *s) {
     free(s->task);
     free(s->turn);
     free(s->event);
+    free(s->chance);
     free(s->seq_used);
     free(s->rows.ids);
     free(s->rows.index);
@@ -89,6 +90,9 @@ int64_t sched_submit(struct schedule *s, const struct request *r, struct sampler
         .at_end = all ? FINISH_CONTEXT : FINISH_LENGTH,
         .stops = r->stop_count,
         .sampler = sampler,
+        .loop = r->loop,
+        .chances = r->chances,
+        .tops = r->tops,
         .prompt_logits = r->prompt_logits,
         .uncached = r->uncached,
         .before = digest_next(s->seed, salt, 2),
@@ -105,6 +109,9 @@ int64_t sched_fork(struct schedule *s, const struct task *from, struct sampler *
         .at_end = from->at_end,
         .stops = from->stops,
         .sampler = sampler,
+        .loop = from->loop,
+        .chances = from->chances,
+        .tops = from->tops,
         .uncached = from->uncached,
         .before = from->before,
         .grown = from->grown,
@@ -115,14 +122,17 @@ int64_t sched_fork(struct schedule *s, const struct task *from, struct sampler *
 }
 
 static void report(struct schedule *s, const struct task *t, int32_t id, enum finish finish) {
-    if (s->event_at == s->events) s->event_at = s->events = 0;
+    if (s->event_at == s->events) s->event_at = s->events = s->chance_at = s->chances = 0;
     s->event = mem_grow(s->event, &s->event_cap, s->events + 1, sizeof *s->event);
-    s->event[s->events++] = (struct event){t->number, id, finish, t->cached};
+    s->event[s->events++] =
+        (struct event){.request = t->number, .id = id, .finish = finish, .cached = t->cached};
 }
 
 bool sched_event(struct schedule *s, struct event *out) {
     if (s->event_at == s->events) return false;
     *out = s->event[s->event_at++];
+    if (out->tops) out->top = s->chance + s->chance_at;
+    s->chance_at += out->tops;
     return true;
 }
 
@@ -343,11 +353,18 @@ static bool is_stop(const struct task *t, int32_t id) {
     return false;
 }
 
+// Why the task ends with the token that it just got.
+static enum finish ends(const struct task *t, int32_t id) {
+    if (is_stop(t, id)) return FINISH_STOP;
+    if (loop_ends(&t->loop, t->ids + t->prompt, t->n - t->prompt)) return FINISH_LOOP;
+    return t->n == t->end ? t->at_end : FINISH_NOT;
+}
+
 bool sched_token(struct schedule *s, struct turn *turn, int32_t id) {
     struct task *t = turn->task;
     t->ids = mem_grow(t->ids, &t->cap, t->n + 1, sizeof *t->ids);
     t->ids[t->n++] = id;
-    enum finish f = is_stop(t, id) ? FINISH_STOP : t->n == t->end ? t->at_end : FINISH_NOT;
+    enum finish f = ends(t, id);
     report(s, t, id, f);
     t->over = f != FINISH_NOT;
     bool stands = turn->accepted < turn->drafts && t->draft[turn->accepted] == id;
@@ -355,6 +372,15 @@ bool sched_token(struct schedule *s, struct turn *turn, int32_t id) {
     if (stands && !t->over) return true;
     t->drafts = 0;
     return false;
+}
+
+void sched_chances(struct schedule *s, float own, const struct chance *top, size_t n) {
+    struct event *event = &s->event[s->events - 1];
+    event->chance = own;
+    event->tops = n;
+    s->chance = mem_grow(s->chance, &s->chance_cap, s->chances + n, sizeof *s->chance);
+    if (n) memcpy(s->chance + s->chances, top, n * sizeof *top);
+    s->chances += n;
 }
 
 // Takes drafted rows back that do not stand. Fixed state goes back to before the step.

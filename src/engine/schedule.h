@@ -30,6 +30,9 @@ struct task {
     int32_t *stop;
     size_t stops;
     struct sampler *sampler; // may be NULL
+    struct loop loop;
+    enum chances chances;
+    int64_t tops;
     float *prompt_logits;
     size_t logits_done; // rows of them that are filled
     bool uncached;
@@ -83,6 +86,8 @@ struct schedule {
     int64_t cached, preempted; // in all: tokens found, requests that had to wait again
     struct event *event;       // a queue: [event_at, events)
     size_t event_at, events, event_cap;
+    struct chance *chance; // of the events' tops, one after the other; likewise
+    size_t chance_at, chances, chance_cap;
 };
 
 void sched_open(struct schedule *s, const struct limits *l, struct state *state);
@@ -102,6 +107,8 @@ bool sched_event(struct schedule *s, struct event *out);
 bool sched_plan(struct schedule *s);
 // The token after the turn's latest row that counts. True: the next row is of that very token.
 bool sched_token(struct schedule *s, struct turn *turn, int32_t id);
+// What the latest token's event tells of chances.
+void sched_chances(struct schedule *s, float own, const struct chance *top, size_t n);
 // Ends the step.
 void sched_finish(struct schedule *s);
 

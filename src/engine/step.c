@@ -10,7 +10,8 @@
 const char *finish_name(enum finish f) {
     switch (f) {
     case FINISH_NOT: return "";
-    case FINISH_STOP: return "stop";
+    case FINISH_STOP:
+    case FINISH_LOOP: return "stop";
     case FINISH_LENGTH:
     case FINISH_CONTEXT: return "length";
     case FINISH_CANCELLED: return "cancelled";
@@ -37,6 +38,7 @@ static bool check_request(const struct engine *e, const struct request *r, struc
     if (r->max_new && r->n == (size_t)context)
         return fail(err, "the prompt fills the context of %lld tokens (--ctx-size)",
                     (long long)context);
+    if (r->loop.most && !loop_check(&r->loop, err)) return false;
     return check_ids(e, r->prompt, r->n, "prompt", err) && sampling_check(&r->sampling, err);
 }
 
@@ -121,7 +123,8 @@ static struct step_input upload(struct engine *e) {
 static bool all_greedy(const struct engine *e) {
     for (size_t i = 0; i < e->sched.turns; i++) {
         const struct task *t = e->sched.turn[i].task;
-        if (t->prompt_logits || !t->sampler || !sampler_greedy(t->sampler)) return false;
+        if (t->prompt_logits || t->chances || !t->sampler || !sampler_greedy(t->sampler))
+            return false;
     }
     return true;
 }
@@ -180,6 +183,21 @@ static int32_t choose(struct engine *e, const struct task *t, size_t at, bool gr
     return id < 0 ? -1 - id : id;
 }
 
+// Tells of the chances in row `at`, from which token `id` was chosen.
+static void tell_chances(struct engine *e, struct task *t, size_t at, int32_t id) {
+    const float *logits = e->logits + at * (size_t)e->info.vocab;
+    size_t most = (size_t)(t->tops < e->info.vocab ? t->tops : e->info.vocab);
+    e->top = mem_grow(e->top, &e->top_cap, most, sizeof *e->top);
+    if (t->chances == CHANCES_DRAWN) {
+        size_t n = sampler_chances(t->sampler, e->top, most);
+        sched_chances(&e->sched, sampler_chance(t->sampler, id), e->top, n);
+        return;
+    }
+    double sum;
+    size_t n = logits_top(logits, e->info.vocab, e->top, most, &sum);
+    sched_chances(&e->sched, (float)(logits[id] - sum), e->top, n);
+}
+
 // Takes a turn's wanted rows, the first of which is *at: logits that the caller asked for, and
 // tokens as long as the next row is of the token chosen.
 static void take(struct engine *e, struct turn *turn, size_t *at, bool greedy) {
@@ -192,7 +210,11 @@ static void take(struct engine *e, struct turn *turn, size_t *at, bool greedy) {
         if (prompt)
             memcpy(t->prompt_logits + row * vocab, e->logits + *at * vocab,
                    vocab * sizeof *e->logits);
-        if (next && stands) stands = sched_token(&e->sched, turn, choose(e, t, *at, greedy));
+        if (next && stands) {
+            int32_t id = choose(e, t, *at, greedy);
+            stands = sched_token(&e->sched, turn, id);
+            if (t->chances) tell_chances(e, t, *at, id);
+        }
         if (prompt || next) ++*at;
     }
 }

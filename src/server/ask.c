@@ -12,14 +12,13 @@ enum { MAX_CHOICES = 1, MOST = 1000000000 }; // MOST: of tokens, and of counts o
 // What holds where a request says nothing. Where the checkpoint says nothing either, it is what
 // lablup/mlxcel's server and llama-server have.
 static struct sampling defaults(const struct generation_config *g) {
-    struct sampling s = {
-        .temperature = g->has_temperature ? (float)g->temperature : 0.8f,
-        .top_k = g->has_top_k ? g->top_k : 40,
-        .top_p = g->has_top_p ? (float)g->top_p : 0.95f,
-        .min_p = g->has_min_p ? (float)g->min_p : 0.05f,
-        .repetition_penalty = g->has_repetition_penalty ? (float)g->repetition_penalty : 1,
-        .penalty_window = 64,
-    };
+    struct sampling s = sampling_greedy();
+    s.temperature = g->has_temperature ? (float)g->temperature : 0.8f;
+    s.top_k = g->has_top_k ? g->top_k : 40;
+    s.top_p = g->has_top_p ? (float)g->top_p : 0.95f;
+    s.min_p = g->has_min_p ? (float)g->min_p : 0.05f;
+    s.repetition_penalty = g->has_repetition_penalty ? (float)g->repetition_penalty : 1;
+    s.penalty_window = 64;
     if (g->has_do_sample && !g->do_sample) s.temperature = 0;
     return s;
 }

@@ -107,6 +107,15 @@ static void test_usage_errors(void **state) {
     WRONG("unknown option --temprature; did you mean --temperature?", "generate", "--temprature");
     WRONG("unknown option --xyzzy (\"mlxcel help generate\" lists them)", "generate", "--xyzzy=1");
     WRONG("unknown option -Z", "generate", "-Z");
+    WRONG("--samplers: there is no sampler \"best\"", "generate", "m", "-p", "a", "--samplers",
+          "top_k;best");
+    WRONG("--sampling-seq: there is no sampler with the letter 'z'", "generate", "m", "-p", "a",
+          "--sampling-seq", "kz");
+    WRONG("--logit-bias \"5\" must be a token id", "generate", "m", "-p", "a", "-l", "5");
+    WRONG("--logit-bias \"-1+1\" must be", "generate", "m", "-p", "a", "-l", "-1+1");
+    WRONG("--loop-detection is \"1,2\"", "generate", "m", "-p", "a", "--loop-detection", "1,2");
+    WRONG("--loop-detection: min_count is 1", "generate", "m", "-p", "a", "--loop-detection",
+          "1,2,1");
     WRONG("--top-p \"1.5\": must be a number from 0 to 1", "generate", "--top-p", "1.5");
     WRONG("--top-k \"1.5\": must be a whole number", "generate", "--top-k=1.5");
     WRONG("-n \"12x\": must be a whole number from -1 to", "generate", "-n12x");
@@ -443,6 +452,28 @@ static void expect_warning(const char *part, const char *const *args) {
 }
 
 // What gives nonsense without being an error is told.
+// The first of the known answer's tokens is 259, and the answer has 13.
+static void test_samplers(void **state) {
+    (void)state;
+#define SAMPLED(...) ARGS("generate", MODEL, "-p", "Hi", "-n", "60", __VA_ARGS__)
+    expect_text(GREETING GREETING "\n", "", SAMPLED("--ignore-eos", "--loop-detection", "13,13,2"));
+    expect_text(GREETING "\n", "",
+                SAMPLED("--temp", "50", "--seed", "1", "--samplers", "top_k", "--top-k", "1"));
+    expect_text(GREETING "\n", "", SAMPLED("--temp", "50", "--sampling-seq", "km", "--min-p", "1"));
+    struct json_object *o = expect_json("", SAMPLED("--json", "-l", "259-inf", "-l", "5+90"));
+    assert_int_equal(json_object_get_int(json_object_array_get_idx(json_at(o, "ids"), 0)), 5);
+    json_object_put(o);
+    // Whatever goes on with the answer's second beginning costs more than it has.
+    o = expect_json("", SAMPLED("--json", "--ignore-eos", "--dry-multiplier", "90"));
+    assert_int_equal(json_object_get_int(json_object_array_get_idx(json_at(o, "ids"), 14)), 44);
+    assert_true(json_object_get_int(json_object_array_get_idx(json_at(o, "ids"), 15)) != 260);
+    json_object_put(o);
+    o = expect_json("", SAMPLED("--json", "--ignore-eos", "--dry-multiplier", "90",
+                                "--dry-sequence-breaker", ","));
+    assert_int_equal(json_object_get_int(json_object_array_get_idx(json_at(o, "ids"), 15)), 260);
+    json_object_put(o);
+}
+
 static void test_warnings(void **state) {
     (void)state;
     struct error e = {0};
@@ -599,6 +630,7 @@ int main(void) {
         cmocka_unit_test(test_reader_goes_away),
         cmocka_unit_test(test_output_fails),
         cmocka_unit_test(test_broken_model),
+        cmocka_unit_test(test_samplers),
         cmocka_unit_test(test_warnings),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_inspect),

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "engine/sampling_args.h"
 
 int cli_error(const struct error *e) {
     fflush(stdout);
@@ -159,11 +160,9 @@ bool cli_sampling(const struct args *a, struct sampling *s, struct error *e) {
     s->top_p = (float)args_number(a, "top-p");
     s->min_p = (float)args_number(a, "min-p");
     s->repetition_penalty = (float)args_number(a, "repetition-penalty");
-    s->presence_penalty = (float)args_number(a, "presence-penalty");
-    s->frequency_penalty = (float)args_number(a, "frequency-penalty");
     s->penalty_window = args_int(a, "repeat-last-n");
     s->seed = seed < 0 ? random_seed() : (uint64_t)seed;
-    return sampling_check(s, e);
+    return sampling_args_read(a, s, e) && sampling_check(s, e);
 }
 
 // --- text ----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/chat_loop.h"
 #include "cli/turn.h"
+#include "engine/sampling_args.h"
 
 // The line break that an editor or echo puts at the end isn't meant as a part of the prompt.
 static void trim_end(struct str *s) {
@@ -86,7 +87,7 @@ static int one_shot(const struct args *a, const char *path) {
     if (args_text(a, "prompt") && !*args_text(a, "prompt"))
         fail(&e, "--prompt is empty: pass a text, or - for standard input");
     if (e.set || !turn_read_options(a, &opt, &e)) return cli_usage(&e);
-    bool ok = read_prompt(a, &prompt, &e) && turn_open(a, path, &m, &load_seconds, &e);
+    bool ok = read_prompt(a, &prompt, &e) && turn_open(a, path, &opt, &m, &load_seconds, &e);
     if (ok && !opt.raw && !chat_has_template(m.chat))
         log_say(LOG_WARN, "%s has no chat template: the prompt is given as it is (--raw)", path);
     signals_catch(true);
@@ -127,6 +128,7 @@ static const struct arg_group *const groups[] = {
     &prompt_options,
     &template_options,
     &sampling_options,
+    &sampling_arg_group,
     &engine_options_group,
     &engine_device_group,
     &pool_arg_group,

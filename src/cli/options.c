@@ -38,20 +38,16 @@ static const struct arg template_args[] = {
 const struct arg_group template_options = {"Chat template", template_args, COUNT(template_args)};
 
 static const struct arg sampling_args[] = {
-    {"-t --temp --temperature", ARG_NUMBER, "T", NULL, "0", 0, 100,
+    {"-t --temp --temperature", ARG_NUMBER, "T", "LLAMA_ARG_TEMPERATURE", "0", 0, 100,
      "0: always the likeliest token; higher: more random; not the threads, which are --threads"},
     {"--top-k", ARG_INT, "N", "LLAMA_ARG_TOP_K", "0", 0, 1e9,
      "only the N likeliest tokens; 0: all"},
-    {"--top-p", ARG_NUMBER, "P", NULL, "1", 0, 1,
+    {"--top-p", ARG_NUMBER, "P", "LLAMA_ARG_TOP_P", "1", 0, 1,
      "only the likeliest tokens that together have this probability; 1: all"},
-    {"--min-p", ARG_NUMBER, "P", NULL, "0", 0, 1,
+    {"--min-p", ARG_NUMBER, "P", "LLAMA_ARG_MIN_P", "0", 0, 1,
      "only tokens at least this likely, as a part of the likeliest; 0: all"},
-    {"--repetition-penalty --repeat-penalty", ARG_NUMBER, "R", NULL, "1", 0.01, 100,
-     "makes tokens that were there less likely; 1: off"},
-    {"--presence-penalty", ARG_NUMBER, "R", NULL, "0", -100, 100,
-     "taken from the logit of a token that was there; 0: off"},
-    {"--frequency-penalty", ARG_NUMBER, "R", NULL, "0", -100, 100,
-     "taken from the logit of a token for each time it was there; 0: off"},
+    {"--repetition-penalty --repeat-penalty", ARG_NUMBER, "R", "LLAMA_ARG_REPEAT_PENALTY", "1",
+     0.01, 100, "makes tokens that were there less likely; 1: off"},
     {"--repeat-last-n", ARG_INT, "N", NULL, "64", -1, 1e9,
      "how many tokens back the penalties look; -1: all, 0: none"},
     {"-s --seed", ARG_INT, "N", NULL, "-1", -1, 0x1p53 - 1,
@@ -74,8 +70,8 @@ static const struct arg refused_args[] = {
     ARG_REFUSES("-hf --hf-repo --models-dir --revision",
                 "downloads are not in this build; pass a checkpoint's folder with -m"),
     ARG_REFUSES("--surgery", "surgery on weights is not in this build"),
-    ARG_REFUSES("--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n",
-                "the DRY penalty is not in this build; see --repetition-penalty"),
+    ARG_REFUSES("--adaptive-target --adaptive-decay",
+                "the adaptive-p sampler is not in this build"),
 };
 const struct arg_group refused_options = {NULL, refused_args, COUNT(refused_args)};
 

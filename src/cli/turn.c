@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/sampling_args.h"
 
 bool turn_read_options(const struct args *a, struct turn_options *opt, struct error *e) {
     *opt = (struct turn_options){
@@ -15,19 +16,23 @@ bool turn_read_options(const struct args *a, struct turn_options *opt, struct er
     };
     opt->stops = args_texts(a, "stop", &opt->stop);
     opt->kwargs = args_object(a, "chat-template-kwargs", e);
-    return !e->set && cli_sampling(a, &opt->sampling, e);
+    return !e->set && cli_sampling(a, &opt->sampling, e) && sampling_args_loop(a, &opt->loop, e);
 }
 
-void turn_free_options(struct turn_options *opt) { json_object_put(opt->kwargs); }
+void turn_free_options(struct turn_options *opt) {
+    json_object_put(opt->kwargs);
+    sampling_args_free(&opt->sampling);
+}
 
-bool turn_open(const struct args *a, const char *path, struct text_model *m, double *seconds,
-               struct error *e) {
+bool turn_open(const struct args *a, const char *path, struct turn_options *turn,
+               struct text_model *m, double *seconds, struct error *e) {
     double began = clock_now();
     struct load_progress progress;
     struct engine_options opt;
     cli_engine_options(a, &opt, &progress);
     opt.context = args_int(a, "ctx-size");
-    bool ok = pool_read_options(a, &opt.pool, e) && text_open(m, path, &opt, e);
+    bool ok = pool_read_options(a, &opt.pool, e) && text_open(m, path, &opt, e) &&
+              sampling_args_breakers(a, m->tokenizer, &turn->sampling, e);
     cli_progress_clear(&progress);
     *seconds = clock_now() - began;
     if (ok)
@@ -171,6 +176,7 @@ static bool start(struct turn *t, struct text_model *m, const struct turn_option
         .n = t->prompt.n,
         .max_new = opt->max_new,
         .sampling = opt->sampling,
+        .loop = opt->loop,
         .stop_ids = m->defaults.eos,
         .stop_count = opt->ignore_eos ? 0 : m->defaults.eos_count,
     };

@@ -10,6 +10,7 @@
 
 struct turn_options {
     struct sampling sampling;
+    struct loop loop;
     int64_t max_new; // -1: as many as the context holds
     bool raw;        // the contents of the messages and nothing else
     bool labels;     // without a template, say who speaks: "User: ...", "Assistant:"
@@ -24,9 +25,10 @@ struct turn_options {
 // The views in opt are a's. It must be freed in any case.
 bool turn_read_options(const struct args *a, struct turn_options *opt, struct error *e);
 void turn_free_options(struct turn_options *opt);
-// Opens the model with a progress line on a terminal; *seconds is how long it took.
-bool turn_open(const struct args *a, const char *path, struct text_model *m, double *seconds,
-               struct error *e);
+// Opens the model with a progress line on a terminal; *seconds is how long it took. opt gets what
+// hangs on the model.
+bool turn_open(const struct args *a, const char *path, struct turn_options *opt,
+               struct text_model *m, double *seconds, struct error *e);
 
 // Conversations are JSON arrays of {role, content}, as the template takes them. A new one begins
 // with the system message if the command line has one. The caller owns it.

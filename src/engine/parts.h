@@ -32,9 +32,9 @@ struct engine {
     // What a step reads, in one list that goes to the device at once: inputs there, staged here
     struct tensor inputs;
     int32_t *staged;
-    struct tensor chosen;      // [batch] I32, device: the greatest logit of each row that is wanted
-    int32_t *choice;           // [batch] the same on the host
-    struct chance *top;        // of one row
+    struct tensor chosen; // [batch] I32, device: the greatest logit of each row that is wanted
+    int32_t *choice;      // [batch] the same on the host
+    struct chance *top;   // of one row
     size_t top_cap;
     bool met[STEADY_MOST + 1]; // steps of so many rows were computed, and are recorded from now on
     bool nan_told;

@@ -58,7 +58,7 @@ struct sampling {
     int64_t dry_allowed_length; // of a repetition that costs nothing, less 1
     int64_t dry_window;         // tokens looked back at; 0: none, -1: all
     struct breakers *breakers;  // what ends a repetition for DRY; NULL: nothing
-    const struct bias *bias;    // [biases]
+    struct bias *bias;          // [biases]
     size_t biases;
     const int32_t *late; // [lates] ids that are not among the first min_tokens
     size_t lates;

@@ -49,7 +49,7 @@ static __global__ void plain_kernel(const __grid_constant__ struct attend a) {
             int64_t token = selected ? selected[t] : t;
             int64_t at = cache_row(a, table, kv_head, token) * a.k_width;
             score = 0;
-            for (int64_t i = 0; i < a.k_width; i++) score += q[i] * load_float(a.k, a.type, at + i);
+            for (int64_t i = 0; i < a.k_width; i++) score += q[i] * float_at(a.k, a.type, at + i);
             score = capped(a, score);
         }
         float was = top;
@@ -64,7 +64,7 @@ static __global__ void plain_kernel(const __grid_constant__ struct attend a) {
             for (int64_t k = 0; k < count; k++) {
                 int64_t token = selected ? selected[t0 + k] : t0 + k;
                 sum +=
-                    p[k] * load_float(a.v, a.type, cache_row(a, table, kv_head, token) * a.ldv + i);
+                    p[k] * float_at(a.v, a.type, cache_row(a, table, kv_head, token) * a.ldv + i);
             }
             acc[i] = sum;
         }

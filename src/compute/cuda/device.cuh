@@ -69,7 +69,7 @@ static __device__ __forceinline__ float e2m1_twice(uint32_t code) {
     return code & 8 ? -size : size;
 }
 
-static __device__ __forceinline__ float load_float(const void *p, enum dtype type, int64_t i) {
+static __device__ __forceinline__ float float_at(const void *p, enum dtype type, int64_t i) {
     if (type == DT_F32) return ((const float *)p)[i];
     if (type == DT_F16) return __half2float(((const __half *)p)[i]);
     if (type == DT_F8_E4M3) return e4m3(((const uint8_t *)p)[i]);
@@ -85,6 +85,41 @@ static __device__ __forceinline__ float warp_sum(float v) {
 static __device__ __forceinline__ float warp_max(float v) {
     for (int d = 16; d > 0; d >>= 1) v = fmaxf(v, __shfl_xor_sync(~0u, v, d));
     return v;
+}
+
+// A value and where it is; none: -INFINITY at INT32_MAX.
+struct best {
+    float value;
+    int at;
+};
+
+// The greater of two, the first of equals.
+static __device__ __forceinline__ struct best better(struct best a, struct best b) {
+    return b.value > a.value || (b.value == a.value && b.at < a.at) ? b : a;
+}
+
+static __device__ __forceinline__ struct best warp_best(struct best a) {
+    for (int d = 16; d > 0; d >>= 1) {
+        struct best b = {__shfl_xor_sync(~0u, a.value, d), __shfl_xor_sync(~0u, a.at, d)};
+        a = better(a, b);
+    }
+    return a;
+}
+
+// How many of a block's THREADS threads before this one have `own`, and in all.
+template <int THREADS> static __device__ __forceinline__ int before_me(bool own, int *all) {
+    __shared__ int part[THREADS / 32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, sum = 0;
+    unsigned together = __ballot_sync(~0u, own);
+    __syncthreads();
+    if (lane == 0) part[warp] = __popc(together);
+    __syncthreads();
+    *all = 0;
+    for (int w = 0; w < THREADS / 32; w++) {
+        if (w == warp) sum = *all;
+        *all += part[w];
+    }
+    return sum + __popc(together & ((1u << lane) - 1));
 }
 
 // The sum over a block of at most 1024 threads, in every thread.

@@ -18,26 +18,6 @@ struct choice {
     float *weights;
 };
 
-// A value and where it is; at < 0: none.
-struct best {
-    float value;
-    int at;
-};
-
-// The first of the greatest.
-static __device__ __forceinline__ struct best better(struct best a, struct best b) {
-    if (b.at < 0 || a.at < 0) return a.at < 0 ? b : a;
-    return b.value > a.value || (b.value == a.value && b.at < a.at) ? b : a;
-}
-
-static __device__ struct best warp_best(struct best a) {
-    for (int d = 16; d > 0; d >>= 1) {
-        struct best b = {__shfl_xor_sync(~0u, a.value, d), __shfl_xor_sync(~0u, a.at, d)};
-        a = better(a, b);
-    }
-    return a;
-}
-
 // By a warp, in place.
 static __device__ void softmax(float *x, int n) {
     int lane = threadIdx.x;
@@ -97,20 +77,20 @@ static __global__ void route_kernel(const __grid_constant__ struct choice c) {
     int32_t *id = c.ids + (int64_t)blockIdx.x * c.top;
     float *weight = c.weights + (int64_t)blockIdx.x * c.top;
     for (int i = lane; i < c.experts; i += 32)
-        score[i] = c.score == ROUTE_SIGMOID ? 1 / (1 + expf(-logit[i])) : logit[i];
+        score[i] = activated(logit[i], c.score == ROUTE_SIGMOID ? ACT_SIGMOID : ACT_NONE);
     __syncwarp();
     if (c.score == ROUTE_SOFTMAX) softmax(score, c.experts);
     for (int i = lane; i < c.experts; i += 32) choice[i] = score[i] + (c.bias ? c.bias[i] : 0.0f);
     __syncwarp();
     if (c.groups) limit_groups(choice, value, c);
     for (int k = 0; k < c.top; k++) {
-        struct best mine = {0, -1};
+        struct best mine = {-INFINITY, INT32_MAX};
         for (int i = lane; i < c.experts; i += 32) {
-            struct best next = {choice[i], isnan(choice[i]) ? -1 : i};
-            mine = better(mine, next);
+            struct best next = {choice[i], i};
+            if (!isnan(choice[i])) mine = better(mine, next);
         }
         int at = warp_best(mine).at;
-        if (at < 0) at = 0; // all are NaN
+        if (at == INT32_MAX) at = 0; // all are NaN
         if (lane == 0) id[k] = at, weight[k] = score[at], choice[at] = NAN;
         __syncwarp();
     }
@@ -142,14 +122,9 @@ static __global__ void sort_kernel(const int32_t *id, int m, int top, int32_t *s
     for (int from = 0; from < m; from += SORT_THREADS) {
         int i = from + threadIdx.x;
         bool own = i < m && id[i] == expert;
-        unsigned together = __ballot_sync(~0u, own);
-        __syncthreads();
-        if (lane == 0) part[warp] = __popc(together);
-        __syncthreads();
-        int to = at + __popc(together & ((1u << lane) - 1));
-        for (int w = 0; w < warp; w++) to += part[w];
+        int here, to = at + before_me<SORT_THREADS>(own, &here);
         if (own) order[to] = i, row[to] = i / top, place[i] = to;
-        for (int w = 0; w < SORT_THREADS / 32; w++) at += part[w];
+        at += here;
     }
 }
 
@@ -355,32 +330,45 @@ static void launch_some(struct context *c, const struct expert_product &p, const
         launch_some<BITS, 128>(c, p, x, m, out);
 }
 
-static void some_experts(struct context *c, const struct expert_product &p, struct tensor x,
-                         struct tensor rounded, int64_t out, int kind) {
-    round_x(c, rounded, x, kind == 4 || kind == FOUR_BF16);
-#define CALL(KIND, AHEAD, BLOCKS) launch_some<KIND>(c, p, rounded.data, x.n[0], out)
+// x and room for it rounded, and how it stands there.
+enum order { NOT_YET, IN_ORDER, IN_PAIRS };
+struct rounded {
+    struct tensor x, room;
+    enum order is;
+};
+
+static void some_experts(struct context *c, const struct expert_product &p, struct rounded *q,
+                         int64_t out, int kind) {
+    enum order order = is_paired(kind) ? IN_PAIRS : IN_ORDER;
+    if (q->is != order) round_x(c, q->room, q->x, order == IN_PAIRS);
+    q->is = order;
+#define CALL(KIND, AHEAD, BLOCKS) launch_some<KIND>(c, p, q->room.data, q->x.n[0], out)
     BY_KIND(kind, CALL)
 #undef CALL
+}
+
+static void expert_linear(struct context *c, struct tensor y, struct rounded *q,
+                          const struct routes *r, const struct matrices *w) {
+    int64_t m = q->x.n[0], in = q->x.n[1], out = y.n[1];
+    if (c->dry || c->err.set || !m) return;
+    struct expert_product p = product_of(y, q->x, r, w);
+    int kind = c->precision == PRECISION_NATIVE ? kind_of_all(w) : 0;
+    if (!kind) {
+        exact_experts(c, p, m, out);
+    } else if (few_each(m, w->n, in)) {
+#define CALL(KIND, AHEAD, BLOCKS) launch_few<KIND, 1, AHEAD, BLOCKS>(c, p, m, out)
+        BY_KIND(kind, CALL)
+#undef CALL
+    } else {
+        some_experts(c, p, q, out, kind);
+    }
 }
 
 void cuda_expert_linear(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
                         const struct matrices *w) {
     size_t mark = scratch_mark(c);
-    int64_t m = x.n[0], in = x.n[1], out = y.n[1];
-    struct tensor rounded = scratch_tensor(c, DT_BF16, 2, x.n);
-    if (!c->dry && !c->err.set && m > 0) {
-        struct expert_product p = product_of(y, x, r, w);
-        int kind = c->precision == PRECISION_NATIVE ? kind_of_all(w) : 0;
-        if (!kind) {
-            exact_experts(c, p, m, out);
-        } else if (few_each(m, w->n, in)) {
-#define CALL(KIND, AHEAD, BLOCKS) launch_few<KIND, 1, AHEAD, BLOCKS>(c, p, m, out)
-            BY_KIND(kind, CALL)
-#undef CALL
-        } else {
-            some_experts(c, p, x, rounded, out, kind);
-        }
-    }
+    struct rounded q = {x, scratch_tensor(c, DT_BF16, 2, x.n), NOT_YET};
+    expert_linear(c, y, &q, r, w);
     scratch_release(c, mark);
 }
 
@@ -400,8 +388,9 @@ void cuda_expert_glu(struct context *c, struct tensor y, struct tensor x, const 
     }
     size_t mark = scratch_mark(c);
     struct tensor other = scratch_tensor(c, DT_F32, 2, y.n);
-    cuda_expert_linear(c, y, x, r, gate);
-    cuda_expert_linear(c, other, x, r, up);
+    struct rounded q = {x, scratch_tensor(c, DT_BF16, 2, x.n), NOT_YET};
+    expert_linear(c, y, &q, r, gate);
+    expert_linear(c, other, &q, r, up);
     if (!c->dry && !c->err.set && m > 0)
         launch(c, "experts", gate_kernel, dim3((unsigned)m, (unsigned)ceil_div(out, 256)), 256, 0,
                (float *)y.data, y.stride[0], (const float *)other.data, other.stride[0], (int)out,

@@ -217,7 +217,7 @@ static void some(struct context *c, struct tensor y, struct tensor x, const stru
     struct some f = {};
     f.w = matrix_of(w, (float *)y.data, y.stride[0]), f.shape = shape_of(w);
     f.x = (const __nv_bfloat16 *)k->x.data, f.n = x.n[0];
-    round_x(c, k->x, x, kind == 4 || kind == FOUR_BF16);
+    round_x(c, k->x, x, is_paired(kind));
 #define CALL(KIND, AHEAD, BLOCKS) launch_some<KIND>(c, f, (float *)k->parts.data)
     BY_KIND(kind, CALL)
 #undef CALL

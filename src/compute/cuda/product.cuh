@@ -122,8 +122,8 @@ template <int BITS> struct weight_row {
         if (at >= s.in) return;
         load_words<BITS>(word, (const uint32_t *)m.data + row * m.ld + at / 32 * BITS);
         int group = at >> s.group_shift;
-        scale = load_float(m.scales, s.scale_type, row * m.ld_scales + group);
-        bias = load_float(m.biases, s.scale_type, row * m.ld_biases + group);
+        scale = float_at(m.scales, s.scale_type, row * m.ld_scales + group);
+        bias = float_at(m.biases, s.scale_type, row * m.ld_biases + group);
     }
 
     __device__ __forceinline__ void load_run(const struct matrix &m, const struct shape &s,
@@ -153,6 +153,11 @@ template <int BITS> struct weight_row {
 // 4-bit codes with BF16 scales: two codes at a time. A word's codes i and i + 4 are 16 bits apart,
 // so they are a pair, and x is laid out to match.
 enum { FOUR_BF16 = 20 };
+
+// Whether x meets the codes of a kind in the order in which their pairs come.
+static __host__ __device__ constexpr bool is_paired(int kind) {
+    return kind == 4 || kind == FOUR_BF16;
+}
 
 template <> struct weight_row<FOUR_BF16> {
     uint32_t word[4];
@@ -227,7 +232,7 @@ template <> struct weight_row<FOUR_E2M1> {
 
 // Of 8 elements of x, which one stands at place i.
 template <int BITS> static __device__ __forceinline__ int paired_at(int i) {
-    return BITS == 4 || BITS == FOUR_BF16 ? (i & 1) * 4 + (i >> 1) : i;
+    return is_paired(BITS) ? (i & 1) * 4 + (i >> 1) : i;
 }
 
 static __device__ __forceinline__ void mma(float acc[4], uint32_t a0, uint32_t a1, uint32_t a2,

@@ -8,7 +8,7 @@
 // --- any layout, in f32 --------------------------------------------------------------------------
 
 static __device__ float element(const struct tensor &t, int64_t row, int64_t i) {
-    return load_float(t.data, t.type, row * t.stride[0] + i * t.stride[1]);
+    return float_at(t.data, t.type, row * t.stride[0] + i * t.stride[1]);
 }
 
 static __device__ float weight_at(const struct weight &w, int64_t row, int64_t k) {

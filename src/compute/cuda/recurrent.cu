@@ -164,8 +164,6 @@ struct lru {
     int width;
 };
 
-static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-
 // A thread a channel of a run.
 static __global__ void lru_kernel(const __grid_constant__ struct lru l) {
     wait_for_input();
@@ -174,8 +172,9 @@ static __global__ void lru_kernel(const __grid_constant__ struct lru l) {
     if (i >= l.width) return;
     float *state = state_of(l.walk, from) + i, h = *state;
     for (int64_t row = from; row < to; row++) {
-        float log_a = l.rate[i] * sigmoid(l.gate.p[row * l.gate.ld + i]);
-        float in = sigmoid(l.input.p[row * l.input.ld + i]) * l.x.p[row * l.x.ld + i];
+        float log_a = l.rate[i] * activated(l.gate.p[row * l.gate.ld + i], ACT_SIGMOID);
+        float in =
+            activated(l.input.p[row * l.input.ld + i], ACT_SIGMOID) * l.x.p[row * l.x.ld + i];
         bool first = l.walk.index[row] == 0;
         h = expf(log_a) * h + (first ? 1.0f : sqrtf(-expm1f(2 * log_a))) * in;
         l.y[row * l.ldy + i] = h;

@@ -365,7 +365,7 @@ void cuda_rope(struct context *c, struct tensor x, const struct rows *rows, cons
            (int)x.n[1], (int)x.n[2], t);
 }
 
-static __device__ void store_float(void *p, enum dtype type, int64_t i, float v) {
+static __device__ void put_float(void *p, enum dtype type, int64_t i, float v) {
     if (type == DT_F32) ((float *)p)[i] = v;
     if (type == DT_F16) ((__half *)p)[i] = __float2half_rn(v);
     if (type == DT_BF16) ((__nv_bfloat16 *)p)[i] = __float2bfloat16_rn(v);
@@ -382,11 +382,11 @@ static __global__ void kv_write_kernel(struct tensor k_cache, struct tensor v_ca
     int64_t slot = (page * k_cache.n[1] + head) * size + at % size;
     int k_width = (int)k_cache.n[3], v_width = (int)v_cache.n[3];
     for (int i = threadIdx.x; i < k_width; i += blockDim.x)
-        store_float(k_cache.data, k_cache.type, slot * k_width + i,
-                    k[row * ldk + head * k_width + i]);
+        put_float(k_cache.data, k_cache.type, slot * k_width + i,
+                  k[row * ldk + head * k_width + i]);
     for (int i = threadIdx.x; v && i < v_width; i += blockDim.x)
-        store_float(v_cache.data, v_cache.type, slot * v_width + i,
-                    v[row * ldv + head * v_width + i]);
+        put_float(v_cache.data, v_cache.type, slot * v_width + i,
+                  v[row * ldv + head * v_width + i]);
 }
 
 void cuda_kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
@@ -401,42 +401,24 @@ void cuda_kv_write(struct context *c, const struct kv *kv, const struct rows *ro
 
 // --- choice --------------------------------------------------------------------------------------
 
-struct choice {
-    float top;
-    int32_t at;
-};
-
-// The greater of two, the first of equals.
-static __device__ __forceinline__ struct choice better(struct choice a, struct choice b) {
-    return b.top > a.top || (b.top == a.top && b.at < a.at) ? b : a;
-}
-
-static __device__ struct choice warp_best(struct choice a) {
-    for (int d = 16; d > 0; d >>= 1) {
-        struct choice b = {__shfl_xor_sync(~0u, a.top, d), __shfl_xor_sync(~0u, a.at, d)};
-        a = better(a, b);
-    }
-    return a;
-}
-
 // One block of 1024 a row.
 static __global__ void argmax_kernel(int32_t *y, const float *x, int64_t ld, int64_t width) {
-    __shared__ struct choice best[32];
+    __shared__ struct best part[32];
     wait_for_input();
     x += blockIdx.x * ld;
-    struct choice mine = {-INFINITY, INT32_MAX};
+    struct best mine = {-INFINITY, INT32_MAX};
     bool bad = false;
 #pragma unroll 8
     for (int i = threadIdx.x; i < (int)width; i += 1024) {
-        struct choice next = {x[i], i};
-        if (isnan(next.top)) bad = true, next.top = -INFINITY;
+        struct best next = {x[i], i};
+        if (isnan(next.value)) bad = true, next.value = -INFINITY;
         mine = better(mine, next);
     }
     mine = warp_best(mine);
-    if (threadIdx.x % 32 == 0) best[threadIdx.x / 32] = mine;
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = mine;
     bad = __syncthreads_or(bad);
     if (threadIdx.x >= 32) return;
-    mine = warp_best(best[threadIdx.x]);
+    mine = warp_best(part[threadIdx.x]);
     if (threadIdx.x == 0) y[blockIdx.x] = bad ? -1 - mine.at : mine.at;
 }
 

@@ -31,7 +31,7 @@ static __global__ void score_kernel(const __grid_constant__ struct select s) {
     for (int t = warp; t < TOKENS && t0 + t < seen; t += HEAD_PARTS) {
         int64_t at = t0 + t, from = (table[at / s.page] * s.page + at % s.page) * s.width;
         for (int i = lane; i < width; i += 32)
-            keys[t * (width + 1) + i] = load_float(s.k, s.type, from + i);
+            keys[t * (width + 1) + i] = float_at(s.k, s.type, from + i);
     }
     __syncthreads();
     float sum = 0;
@@ -53,22 +53,6 @@ static __device__ __forceinline__ uint32_t key_of(float score) {
     if (isnan(score)) return 0;
     uint32_t bits = __float_as_uint(score + 0.0f); // -0 is 0
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-// How many of the block's threads before this one have `own`, and in all.
-static __device__ int before_me(bool own, int *all) {
-    __shared__ int part[THREADS / 32];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, sum = 0;
-    unsigned together = __ballot_sync(~0u, own);
-    __syncthreads();
-    if (lane == 0) part[warp] = __popc(together);
-    __syncthreads();
-    *all = 0;
-    for (int w = 0; w < THREADS / 32; w++) {
-        if (w == warp) sum = *all;
-        *all += part[w];
-    }
-    return sum + __popc(together & ((1u << lane) - 1));
 }
 
 static __global__ void choose_kernel(const __grid_constant__ struct select s) {
@@ -108,9 +92,9 @@ static __global__ void choose_kernel(const __grid_constant__ struct select s) {
         int64_t t = from + threadIdx.x;
         uint32_t key = t < seen ? key_of(score[t]) : 0;
         int equal_here, chosen_here;
-        int rank = equals + before_me(t < seen && key == prefix, &equal_here);
+        int rank = equals + before_me<THREADS>(t < seen && key == prefix, &equal_here);
         bool chosen = t < seen && (key > prefix || (key == prefix && rank < wanted));
-        int place = at + before_me(chosen, &chosen_here);
+        int place = at + before_me<THREADS>(chosen, &chosen_here);
         if (chosen) y[place] = (int32_t)t;
         at += chosen_here, equals += equal_here;
     }

@@ -7,7 +7,7 @@
 static const struct decoder_names llama_names = {
     LLAMA_STACK,
     LLAMA_ATTENTION,
-    .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
+    LLAMA_MLP,
 };
 
 const struct decoder_names *const llama_layouts[] = {&llama_names, NULL};
@@ -72,10 +72,14 @@ void make_layers(struct config *c, struct decoder_spec *spec, const struct layer
     for (int64_t i = 0; i < spec->layers; i++) spec->layer[i] = *layer;
 }
 
-void read_sizes(struct config *c, struct decoder_spec *spec) {
+void read_shape(struct config *c, struct decoder_spec *spec) {
     spec->hidden = config_dim(c, "hidden_size", 0);
     spec->vocab = config_dim(c, "vocab_size", 0);
     spec->layers = config_dim(c, "num_hidden_layers", 0);
+}
+
+void read_sizes(struct config *c, struct decoder_spec *spec) {
+    read_shape(c, spec);
     read_norm(c, spec, NORM_RMS, "rms_norm_eps", 1e-6);
     spec->context = config_dim(c, "max_position_embeddings", 2048);
     spec->head = read_head(c, HEAD_IF_PRESENT);

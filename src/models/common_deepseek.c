@@ -20,15 +20,10 @@ static const struct decoder_names names = {
             .embed = "self_attn.embed_q",
             .unembed = "self_attn.unembed_out",
             .o = "self_attn.o_proj"},
-    .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
+    LLAMA_MLP,
     .moe = {.router = "mlp.gate",
             .choice_bias = "mlp.gate.e_score_correction_bias",
-            .each = "mlp.experts.",
-            .gate = "gate_proj",
-            .up = "up_proj",
-            .down = "down_proj",
-            .stack = {"mlp.switch_mlp.gate_proj", "mlp.switch_mlp.up_proj",
-                      "mlp.switch_mlp.down_proj"},
+            EXPERT_NAMES("mlp", "gate_proj", "up_proj", "down_proj"),
             .shared = {.gate = "mlp.shared_experts.gate_proj",
                        .up = "mlp.shared_experts.up_proj",
                        .down = "mlp.shared_experts.down_proj"}},
@@ -44,7 +39,7 @@ static float score_scale(const struct rope_config *r, int64_t width) {
     return (float)(scale * m * m);
 }
 
-struct mla_spec read_latent_attention(struct config *c) {
+static struct mla_spec read_latent_attention(struct config *c) {
     struct mla_spec mla = {
         .heads = config_dim(c, "num_attention_heads", 0),
         .latent = config_dim(c, "kv_lora_rank", 0),
@@ -63,6 +58,16 @@ struct mla_spec read_latent_attention(struct config *c) {
     return mla;
 }
 
+struct layer_spec read_latent_layer(struct config *c) {
+    return (struct layer_spec){
+        .norms = NORMS_PRE,
+        .mixer = MIXER_MLA,
+        .mla = read_latent_attention(c),
+        .mlp = {.width = config_dim(c, "intermediate_size", 0),
+                .act = read_activation(c, "hidden_act", "silu")},
+    };
+}
+
 static void add_latent_rope(struct config *c, struct decoder_spec *spec, struct mla_spec *mla) {
     struct rope_config r;
     rope_config_read(c, NULL, 10000, &r);
@@ -75,13 +80,7 @@ static void add_latent_rope(struct config *c, struct decoder_spec *spec, struct 
 
 void read_latent_decoder(struct config *c, struct decoder_spec *spec) {
     read_sizes(c, spec);
-    struct layer_spec layer = {
-        .norms = NORMS_PRE,
-        .mixer = MIXER_MLA,
-        .mla = read_latent_attention(c),
-        .mlp = {.width = config_dim(c, "intermediate_size", 0),
-                .act = read_activation(c, "hidden_act", "silu")},
-    };
+    struct layer_spec layer = read_latent_layer(c);
     add_latent_rope(c, spec, &layer.mla);
     make_layers(c, spec, &layer);
 }

@@ -5,7 +5,7 @@
 static const struct decoder_names names = {
     LLAMA_STACK,
     LLAMA_ATTENTION,
-    .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
+    LLAMA_MLP,
     .moe = {.router = "mlp.gate",
             .choice_bias = "mlp.gate.e_score_correction_bias",
             .each = "mlp.experts.",

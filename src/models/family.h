@@ -35,7 +35,7 @@ const struct family *family_read(struct config *c, struct decoder_spec *spec, st
 
 // --- shared by the families' files -------------------------------------------------------------
 
-// For decoder_names: where Llama has its stack and its attention, and many others theirs.
+// For decoder_names: where Llama has its stack, its attention and its MLP, and many others theirs.
 #define LLAMA_STACK                                                                                \
     .embed = "model.embed_tokens", .norm = "model.norm", .head = "lm_head",                        \
     .layer = "model.layers.",                                                                      \
@@ -47,6 +47,12 @@ const struct family *family_read(struct config *c, struct decoder_spec *spec, st
                   .o = "self_attn.o_proj",                                                         \
                   .q_norm = "self_attn.q_norm",                                                    \
                   .k_norm = "self_attn.k_norm"}
+#define LLAMA_MLP .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"}
+// For moe_names: Hugging Face has each expert's matrices by these names, MLX stacks of them.
+#define EXPERT_NAMES(module, gate_name, up_name, down_name)                                        \
+    .each = module ".experts.", .gate = (gate_name), .up = (up_name), .down = (down_name),         \
+    .stack = {module ".switch_mlp.gate_proj", module ".switch_mlp.up_proj",                        \
+              module ".switch_mlp.down_proj"}
 
 // The names of the Hugging Face and of the MLX layout, which are the same for these.
 extern const struct decoder_names *const llama_layouts[];
@@ -60,6 +66,7 @@ void read_decoder(struct config *c, struct decoder_spec *spec, int64_t head_widt
 void read_stack(struct config *c, struct decoder_spec *spec, int64_t head_width);
 // (its beginning: all that is no layer's; its end: `layers` copies of one layer)
 void read_sizes(struct config *c, struct decoder_spec *spec);
+void read_shape(struct config *c, struct decoder_spec *spec); // hidden, vocab, layers
 void make_layers(struct config *c, struct decoder_spec *spec, const struct layer_spec *layer);
 // ... one more rope, of `partial` of each head, and its number in the spec; ...
 int add_rope(struct config *c, struct decoder_spec *spec, const struct rope_config *r);
@@ -121,7 +128,7 @@ void check_delta(struct config *c, const char *key, const struct delta *d);
 // DeepSeek's: all but the experts, layers of latent attention and an MLP. Then the first
 // first_k_dense_replace layers, and those that moe_layer_freq leaves out, keep their MLP, and the
 // others get these experts, with n_shared_experts beside them.
-struct mla_spec read_latent_attention(struct config *c); // its sizes, without positions
+struct layer_spec read_latent_layer(struct config *c); // without positions
 void read_latent_decoder(struct config *c, struct decoder_spec *spec);
 void read_deepseek_experts(struct config *c, struct decoder_spec *spec, struct moe_spec moe);
 // Indexers on all layers of latent attention, with the same rope in this order of pairs.

@@ -14,7 +14,7 @@ static const struct decoder_names names = {
     .layer_norm = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
                    "post_feedforward_layernorm"},
     LLAMA_ATTENTION,
-    .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
+    LLAMA_MLP,
 };
 const struct decoder_names *const gemma_layouts[] = {&names, NULL};
 

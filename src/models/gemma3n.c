@@ -93,7 +93,7 @@ static const struct decoder_names names = {
     .layer_norm = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
                    "post_feedforward_layernorm"},
     LLAMA_ATTENTION,
-    .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
+    LLAMA_MLP,
     .altup = {.split = "model.altup_projections.",
               .merge = "model.altup_unembed_projections.",
               .norm = "altup.router_norm",

@@ -7,10 +7,7 @@ static const struct decoder_names names = {
     .head = "lm_head",
     .layer = "model.layers.",
     .layer_norm = {[NORM_MIXER] = "input_layernorm", [NORM_FFN] = "pre_ff_layernorm"},
-    .attention = {.q = "self_attn.q_proj",
-                  .k = "self_attn.k_proj",
-                  .v = "self_attn.v_proj",
-                  .o = "self_attn.o_proj"},
+    LLAMA_ATTENTION,
     .mamba = {.in = "mamba.in_proj",
               .conv = "mamba.conv1d",
               .x = "mamba.x_proj",
@@ -25,12 +22,7 @@ static const struct decoder_names names = {
             .up = "feed_forward.up_proj",
             .down = "feed_forward.down_proj"},
     .moe = {.router = "feed_forward.router",
-            .each = "feed_forward.experts.",
-            .gate = "gate_proj",
-            .up = "up_proj",
-            .down = "down_proj",
-            .stack = {"feed_forward.switch_mlp.gate_proj", "feed_forward.switch_mlp.up_proj",
-                      "feed_forward.switch_mlp.down_proj"}},
+            EXPERT_NAMES("feed_forward", "gate_proj", "up_proj", "down_proj")},
 };
 
 struct pattern {

@@ -41,13 +41,7 @@ static void read_choice(struct config *c, struct decoder_spec *s) {
 static void spec(struct config *c, struct decoder_spec *s) {
     read_sizes(c, s);
     s->context = config_dim(c, "model_max_length", s->context);
-    struct layer_spec layer = {
-        .norms = NORMS_PRE,
-        .mixer = MIXER_MLA,
-        .mla = read_latent_attention(c),
-        .mlp = {.width = config_dim(c, "intermediate_size", 0),
-                .act = read_activation(c, "hidden_act", "silu")},
-    };
+    struct layer_spec layer = read_latent_layer(c);
     if (!config_bool(c, "mla_use_nope", true)) config_fail(c, "mla_use_nope", "must be true");
     struct config *linear = config_child(c, "linear_attn_config");
     if (!linear) {
@@ -77,7 +71,7 @@ static void spec(struct config *c, struct decoder_spec *s) {
             .embed = "self_attn.embed_q",                                                          \
             .unembed = "self_attn.unembed_out",                                                    \
             .o = "self_attn.o_proj"},                                                              \
-    .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"}
+    LLAMA_MLP
 #define KDA(conv)                                                                                  \
     {                                                                                              \
         .q = "self_attn.q_proj", .k = "self_attn.k_proj", .v = "self_attn.v_proj",                 \

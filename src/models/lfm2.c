@@ -45,9 +45,7 @@ static enum head read_tie(struct config *c) {
 }
 
 static void spec(struct config *c, struct decoder_spec *s) {
-    s->hidden = config_dim(c, "hidden_size", 0);
-    s->vocab = config_dim(c, "vocab_size", 0);
-    s->layers = config_dim(c, "num_hidden_layers", 0);
+    read_shape(c, s);
     s->context = config_dim(c, "max_position_embeddings", 128000);
     s->head = read_tie(c);
     read_norm(c, s, NORM_RMS, "norm_eps", 1e-5);

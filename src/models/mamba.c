@@ -6,9 +6,7 @@
 enum { CONTEXT = 1 << 18 };
 
 static void read_mamba(struct config *c, struct decoder_spec *s, enum mamba_norms norms) {
-    s->hidden = config_dim(c, "hidden_size", 0);
-    s->vocab = config_dim(c, "vocab_size", 0);
-    s->layers = config_dim(c, "num_hidden_layers", 0);
+    read_shape(c, s);
     s->context = CONTEXT;
     s->head = read_head(c, HEAD_TIED);
     read_norm(c, s, NORM_RMS, "layer_norm_epsilon", 1e-5);

@@ -44,9 +44,7 @@ static void read_mixer(struct config *c, const struct decoder_spec *s, struct ma
 }
 
 static void spec(struct config *c, struct decoder_spec *s) {
-    s->hidden = config_dim(c, "hidden_size", 0);
-    s->vocab = config_dim(c, "vocab_size", 0);
-    s->layers = config_dim(c, "num_hidden_layers", 0);
+    read_shape(c, s);
     s->context = CONTEXT;
     s->head = read_head(c, HEAD_IF_PRESENT);
     read_norm(c, s, NORM_RMS, "layer_norm_epsilon", 1e-5);

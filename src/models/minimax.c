@@ -8,13 +8,7 @@ static const struct decoder_names names = {
     LLAMA_ATTENTION,
     .moe = {.router = "block_sparse_moe.gate",
             .choice_bias = "block_sparse_moe.e_score_correction_bias",
-            .each = "block_sparse_moe.experts.",
-            .gate = "w1",
-            .up = "w3",
-            .down = "w2",
-            .stack = {"block_sparse_moe.switch_mlp.gate_proj",
-                      "block_sparse_moe.switch_mlp.up_proj",
-                      "block_sparse_moe.switch_mlp.down_proj"}},
+            EXPERT_NAMES("block_sparse_moe", "w1", "w3", "w2")},
 };
 
 static void refuse_others(struct config *c, const struct decoder_spec *s) {

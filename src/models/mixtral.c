@@ -18,18 +18,8 @@ static void spec(struct config *c, struct decoder_spec *s) {
 
 static const struct decoder_names names = {
     LLAMA_STACK,
-    .attention = {.q = "self_attn.q_proj",
-                  .k = "self_attn.k_proj",
-                  .v = "self_attn.v_proj",
-                  .o = "self_attn.o_proj"},
-    .moe = {.router = "block_sparse_moe.gate",
-            .each = "block_sparse_moe.experts.",
-            .gate = "w1",
-            .up = "w3",
-            .down = "w2",
-            .stack = {"block_sparse_moe.switch_mlp.gate_proj",
-                      "block_sparse_moe.switch_mlp.up_proj",
-                      "block_sparse_moe.switch_mlp.down_proj"}},
+    LLAMA_ATTENTION,
+    .moe = {.router = "block_sparse_moe.gate", EXPERT_NAMES("block_sparse_moe", "w1", "w3", "w2")},
 };
 
 const struct family family_mixtral = {

@@ -27,7 +27,7 @@ static const struct decoder_names names = {
     .layer_norm = {[NORM_MIXER_OUT] = "post_attention_layernorm",
                    [NORM_FFN_OUT] = "post_feedforward_layernorm"},
     LLAMA_ATTENTION,
-    .mlp = {.gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"},
+    LLAMA_MLP,
 };
 
 const struct decoder_names *const olmo2_layouts[] = {&names, NULL};

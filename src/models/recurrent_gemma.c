@@ -67,9 +67,7 @@ static void read_rope(struct config *c, struct decoder_spec *s) {
 }
 
 static void spec(struct config *c, struct decoder_spec *s) {
-    s->hidden = config_dim(c, "hidden_size", 0);
-    s->vocab = config_dim(c, "vocab_size", 0);
-    s->layers = config_dim(c, "num_hidden_layers", 0);
+    read_shape(c, s);
     s->context = config_dim(c, "max_position_embeddings", CONTEXT);
     s->head = read_head(c, HEAD_TIED);
     s->logit_cap = (float)config_number(c, "logits_soft_cap", 30);

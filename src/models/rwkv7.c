@@ -37,9 +37,7 @@ static struct mlp_spec read_ffn(struct config *c, const struct decoder_spec *s) 
 }
 
 static void spec(struct config *c, struct decoder_spec *s) {
-    s->hidden = config_dim(c, "hidden_size", 0);
-    s->vocab = config_dim(c, "vocab_size", 0);
-    s->layers = config_dim(c, "num_hidden_layers", 0);
+    read_shape(c, s);
     s->context = CONTEXT;
     s->head = read_head(c, HEAD_OWN);
     bool bias = config_bool(c, "norm_bias", true);

@@ -36,6 +36,8 @@ bool tok_encode_plain(const struct tokenizer *t, struct sv text, struct ids *out
 int64_t tok_size(const struct tokenizer *t);                // largest id + 1
 int32_t tok_id(const struct tokenizer *t, struct sv token); // of exactly this token, or -1
 struct sv tok_token(const struct tokenizer *t, int32_t id); // as the vocabulary has it, or empty
+// Appends the bytes that a token stands for within a text, which need not be whole characters.
+void tok_bytes(const struct tokenizer *t, int32_t id, struct str *out); // token_bytes.c
 bool tok_is_special(const struct tokenizer *t, int32_t id);
 int32_t tok_bos(const struct tokenizer *t); // from tokenizer_config.json, -1: none
 int32_t tok_eos(const struct tokenizer *t);

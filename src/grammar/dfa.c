@@ -1,0 +1,252 @@
+#include "grammar/dfa.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/mem.h"
+
+void dfa_free(struct dfa *d) {
+    free(d->low);
+    free(d->next);
+    free(d->final);
+    *d = (struct dfa){0};
+}
+
+int32_t dfa_add(struct dfa *d, bool final, struct error *e) {
+    if (d->states >= DFA_STATES || (d->states + 1) * d->classes > DFA_STEPS) {
+        fail(e, "a regular expression needs more than %d states", (int)d->states);
+        return -1;
+    }
+    size_t n = d->states * d->classes;
+    d->next = mem_grow(d->next, &d->next_cap, n + d->classes, sizeof *d->next);
+    for (size_t i = 0; i < d->classes; i++) d->next[n + i] = -1;
+    d->final = mem_grow(d->final, &d->final_cap, d->states + 1, sizeof *d->final);
+    d->final[d->states] = final;
+    return (int32_t)d->states++;
+}
+
+static int by_value(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+void dfa_classes(struct dfa *d, uint32_t *low, size_t n) {
+    size_t kept = 0;
+    low[n++] = 0;
+    qsort(low, n, sizeof *low, by_value);
+    for (size_t i = 0; i < n; i++)
+        if (low[i] <= CHAR_LAST && (!kept || low[kept - 1] != low[i])) low[kept++] = low[i];
+    d->low = low;
+    d->classes = kept;
+}
+
+static size_t class_of(const struct dfa *d, uint32_t c) {
+    size_t from = 0, to = d->classes;
+    while (to - from > 1) {
+        size_t mid = (from + to) / 2;
+        if (d->low[mid] <= c)
+            from = mid;
+        else
+            to = mid;
+    }
+    return from;
+}
+
+bool dfa_length(struct dfa *d, int64_t least, int64_t most, struct error *e) {
+    *d = (struct dfa){0};
+    dfa_classes(d, mem_array(1, sizeof *d->low), 0);
+    int64_t last = most < 0 ? least : most;
+    for (int64_t i = 0; i <= last; i++) {
+        int32_t state = dfa_add(d, i >= least, e);
+        if (state < 0) return false;
+        d->next[state] = i < last ? state + 1 : most < 0 ? state : -1;
+    }
+    return true;
+}
+
+bool dfa_word(struct dfa *d, struct sv word, struct error *e) {
+    *d = (struct dfa){0};
+    uint32_t *low = mem_array(2 * word.n + 1, sizeof *low);
+    size_t n = 0, len;
+    for (size_t i = 0; i < word.n; i += len) {
+        int32_t c = utf8_decode(word, i, &len);
+        if (c < 0) c = 0xfffd;
+        low[n++] = (uint32_t)c;
+        low[n++] = (uint32_t)c + 1;
+    }
+    dfa_classes(d, low, n);
+    if (dfa_add(d, !word.n, e) < 0) return false;
+    for (size_t i = 0; i < word.n; i += len) {
+        int32_t c = utf8_decode(word, i, &len);
+        int32_t state = dfa_add(d, i + len >= word.n, e);
+        if (state < 0) return false;
+        d->next[(size_t)(state - 1) * d->classes + class_of(d, c < 0 ? 0xfffd : (uint32_t)c)] =
+            state;
+    }
+    return true;
+}
+
+// Pairs of states of two automata, each with the number of the state that it is.
+struct pairs {
+    int32_t (*pair)[2];
+    size_t cap;
+    struct map number;
+};
+
+static int32_t pair_state(struct pairs *p, struct dfa *d, const struct dfa *a, const struct dfa *b,
+                          int32_t x, int32_t y, bool both, struct error *e) {
+    char key[2 * sizeof x];
+    memcpy(key, &x, sizeof x);
+    memcpy(key + sizeof x, &y, sizeof y);
+    int64_t found = map_get(&p->number, sv_n(key, sizeof key));
+    if (found >= 0) return (int32_t)found;
+    bool fx = x >= 0 && a->final[x], fy = y >= 0 && b->final[y];
+    int32_t state = dfa_add(d, both ? fx && fy : fx || fy, e);
+    if (state < 0) return -1;
+    p->pair = mem_grow(p->pair, &p->cap, (size_t)state + 1, sizeof *p->pair);
+    p->pair[state][0] = x;
+    p->pair[state][1] = y;
+    map_put(&p->number, sv_n(key, sizeof key), state);
+    return state;
+}
+
+static bool combine(struct dfa *d, const struct dfa *b, bool both, struct error *e) {
+    struct dfa a = *d, made = {0};
+    struct pairs p = {0};
+    uint32_t *low = mem_array(a.classes + b->classes + 1, sizeof *low);
+    memcpy(low, a.low, a.classes * sizeof *low);
+    memcpy(low + a.classes, b->low, b->classes * sizeof *low);
+    dfa_classes(&made, low, a.classes + b->classes);
+    pair_state(&p, &made, &a, b, 0, 0, both, e);
+    for (size_t s = 0; s < made.states && !e->set; s++) {
+        int32_t from[2] = {p.pair[s][0], p.pair[s][1]};
+        for (size_t c = 0; c < made.classes && !e->set; c++) {
+            size_t i = class_of(&a, made.low[c]), k = class_of(b, made.low[c]);
+            int32_t x = from[0] < 0 ? -1 : a.next[(size_t)from[0] * a.classes + i];
+            int32_t y = from[1] < 0 ? -1 : b->next[(size_t)from[1] * b->classes + k];
+            if (both ? x < 0 || y < 0 : x < 0 && y < 0) continue;
+            int32_t to = pair_state(&p, &made, &a, b, x, y, both, e);
+            made.next[s * made.classes + c] = to;
+        }
+    }
+    free(p.pair);
+    map_free(&p.number);
+    dfa_free(&a);
+    *d = made;
+    return !e->set;
+}
+
+bool dfa_and(struct dfa *d, const struct dfa *with, struct error *e) {
+    return combine(d, with, true, e);
+}
+bool dfa_or(struct dfa *d, const struct dfa *with, struct error *e) {
+    return combine(d, with, false, e);
+}
+
+bool dfa_not(struct dfa *d, struct error *e) {
+    int32_t sink = dfa_add(d, false, e);
+    if (sink < 0) return false;
+    for (size_t i = 0; i < d->states * d->classes; i++)
+        if (d->next[i] < 0) d->next[i] = sink;
+    for (size_t i = 0; i < d->states; i++) d->final[i] = !d->final[i];
+    return true;
+}
+
+bool dfa_has(const struct dfa *d, struct sv text) {
+    int32_t state = 0;
+    size_t len;
+    for (size_t i = 0; i < text.n && state >= 0; i += len) {
+        int32_t c = utf8_decode(text, i, &len);
+        state = c < 0 ? -1 : d->next[(size_t)state * d->classes + class_of(d, (uint32_t)c)];
+    }
+    return state >= 0 && d->final[state];
+}
+
+// All states of d are reached from the first.
+bool dfa_empty(const struct dfa *d) {
+    for (size_t i = 0; i < d->states; i++)
+        if (d->final[i]) return false;
+    return true;
+}
+
+// --- as rules ------------------------------------------------------------------------------------
+
+static void add_quoted(struct syntax *s, int32_t alt, uint32_t lo, uint32_t hi) {
+    static const char *const named = "\b\t\n\f\r\"\\", *const letters = "btnfr\"\\";
+    for (uint32_t c = lo; c <= hi && c <= '\\'; c++) {
+        const char *at = c ? strchr(named, (int)c) : NULL;
+        bool escaped = c < 0x20 || at;
+        if (!escaped) {
+            syn_add_chars(s, alt, c, c);
+            continue;
+        }
+        struct str spelled = {0};
+        if (at)
+            str_printf(&spelled, "\\%c", letters[at - named]);
+        else
+            str_printf(&spelled, "\\u%04x", (unsigned)c);
+        syn_add(s, alt, syn_text(s, str_sv(&spelled)));
+        str_free(&spelled);
+    }
+    if (hi > '\\') syn_add_chars(s, alt, lo > '\\' ? lo : '\\' + 1, hi);
+}
+
+// A call of the rule for a set of characters; the same set is the same rule.
+static int32_t set_call(struct syntax *s, struct map *known, const struct chars *set, bool quoted) {
+    struct sv key = sv_n((const char *)set->range, set->n * sizeof *set->range);
+    int64_t rule = map_get(known, key);
+    if (rule < 0) {
+        int32_t alt = syn_alt(s);
+        for (size_t i = 0; i < set->n; i++) {
+            if (quoted)
+                add_quoted(s, alt, set->range[i].lo, set->range[i].hi);
+            else
+                syn_add_chars(s, alt, set->range[i].lo, set->range[i].hi);
+        }
+        rule = syn_rule(s, sv("character"));
+        syn_define(s, (int32_t)rule, alt);
+        map_put(known, key, rule);
+    }
+    return syn_call(s, (int32_t)rule);
+}
+
+// The characters that lead from a state to another one.
+static void set_to(const struct dfa *d, size_t state, int32_t to, struct chars *set) {
+    set->n = 0;
+    for (size_t c = 0; c < d->classes; c++) {
+        if (d->next[state * d->classes + c] != to) continue;
+        chars_add(set, d->low[c], c + 1 < d->classes ? d->low[c + 1] - 1 : CHAR_LAST);
+    }
+    chars_tidy(set, false);
+}
+
+static bool first_to(const struct dfa *d, size_t state, size_t class) {
+    const int32_t *next = d->next + state * d->classes;
+    for (size_t c = 0; c < class; c++)
+        if (next[c] == next[class]) return false;
+    return next[class] >= 0;
+}
+
+int32_t dfa_rule(struct syntax *s, const struct dfa *d, bool quoted, const char *name) {
+    int32_t first = (int32_t)s->rules;
+    struct map known = {0};
+    struct chars set = {0};
+    for (size_t i = 0; i < d->states; i++) syn_rule(s, sv(name));
+    for (size_t i = 0; i < d->states && !s->e->set; i++) {
+        int32_t alt = syn_alt(s);
+        if (d->final[i]) syn_add(s, alt, syn_seq(s));
+        for (size_t c = 0; c < d->classes && !s->e->set; c++) {
+            if (!first_to(d, i, c)) continue;
+            int32_t to = d->next[i * d->classes + c], seq = syn_seq(s);
+            set_to(d, i, to, &set);
+            syn_add(s, seq, set_call(s, &known, &set, quoted));
+            syn_add(s, seq, syn_call(s, first + to));
+            syn_add(s, alt, seq);
+        }
+        syn_define(s, first + (int32_t)i, alt);
+    }
+    map_free(&known);
+    chars_free(&set);
+    return first;
+}

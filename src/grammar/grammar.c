@@ -1,0 +1,235 @@
+#include "grammar/grammar.h"
+
+#include <stdatomic.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "grammar/machine.h"
+#include "grammar/parts.h"
+
+struct grammar {
+    const struct lexicon *lexicon; // NULL: none
+    struct automaton automaton;
+    struct machine machine;
+    atomic_int users;
+    struct matcher *matchers;
+};
+
+struct matcher {
+    struct grammar *grammar;
+    struct matcher *next; // of the same grammar
+    int32_t set;          // MACHINE_DEAD: nothing more may come
+};
+
+// --- making --------------------------------------------------------------------------------------
+
+// Free text up to a mark, some line breaks and spaces, and then the grammar.
+static int32_t frame_rule(struct syntax *s, int32_t root, const struct grammar_frame *f) {
+    if (!f || !f->after.n) return root;
+    int32_t seq = syn_seq(s), space = syn_alt(s), rule = syn_rule(s, sv("answer"));
+    syn_add(s, space, syn_text(s, sv("\n")));
+    syn_add(s, space, syn_text(s, sv(" ")));
+    syn_add(s, seq, syn_until(s, f->after, true));
+    syn_add(s, seq, syn_repeat(s, space, 0, 2));
+    syn_add(s, seq, syn_call(s, root));
+    syn_define(s, rule, seq);
+    return rule;
+}
+
+static struct grammar *make(const struct lexicon *l, struct syntax *s, int32_t root,
+                            const struct grammar_frame *f) {
+    struct grammar *g = mem_alloc(sizeof *g);
+    bool ok = !s->e->set && pda_make(&g->automaton, s, frame_rule(s, root, f), s->e);
+    syn_free(s);
+    if (!ok) {
+        free(g);
+        return NULL;
+    }
+    g->lexicon = l;
+    g->users = 1;
+    machine_open(&g->machine, &g->automaton, l ? l->longest : 1);
+    return g;
+}
+
+static bool fits(struct sv text, const char *what, struct error *e) {
+    return text.n <= GRAMMAR_BYTES ||
+           fail(e, "the %s has %zu bytes; it may have %d", what, text.n, GRAMMAR_BYTES);
+}
+
+struct grammar *grammar_gbnf(const struct lexicon *l, struct sv text, const struct grammar_frame *f,
+                             struct error *e) {
+    struct syntax s = {.e = e};
+    if (!fits(text, "grammar", e)) return NULL;
+    return make(l, &s, gbnf_read(&s, text), f);
+}
+
+struct grammar *grammar_regex(const struct lexicon *l, struct sv pattern,
+                              const struct grammar_frame *f, struct error *e) {
+    struct syntax s = {.e = e};
+    if (!fits(pattern, "regular expression", e)) return NULL;
+    return make(l, &s, regex_read(&s, pattern), f);
+}
+
+struct grammar *grammar_schema(const struct lexicon *l, struct json_object *schema,
+                               const struct grammar_frame *f, struct error *e) {
+    struct syntax s = {.e = e};
+    return make(l, &s, schema_read(&s, schema), f);
+}
+
+void grammar_close(struct grammar *g) {
+    if (!g || atomic_fetch_sub(&g->users, 1) > 1) return;
+    machine_close(&g->machine);
+    pda_free(&g->automaton);
+    free(g);
+}
+
+// --- matching ------------------------------------------------------------------------------------
+
+static struct matcher *new_matcher(struct grammar *g, int32_t set) {
+    struct matcher *m = mem_alloc(sizeof *m);
+    *m = (struct matcher){g, g->matchers, set};
+    g->matchers = m;
+    atomic_fetch_add(&g->users, 1);
+    return m;
+}
+
+struct matcher *matcher_open(struct grammar *g) {
+    return new_matcher(g, g->machine.first);
+}
+struct matcher *matcher_copy(const struct matcher *m) {
+    return new_matcher(m->grammar, m->set);
+}
+
+void matcher_close(struct matcher *m) {
+    if (!m) return;
+    struct matcher **at = &m->grammar->matchers;
+    while (*at != m) at = &(*at)->next;
+    *at = m->next;
+    grammar_close(m->grammar);
+    free(m);
+}
+
+// Frees what no matcher needs when there is too much.
+static void clean(struct grammar *g) {
+    if (!machine_full(&g->machine)) return;
+    size_t n = 0;
+    for (struct matcher *m = g->matchers; m; m = m->next) n++;
+    int32_t **root = mem_array(n, sizeof *root);
+    n = 0;
+    for (struct matcher *m = g->matchers; m; m = m->next) root[n++] = &m->set;
+    machine_clean(&g->machine, root, n);
+    free(root);
+}
+
+bool matcher_bytes(struct matcher *m, struct sv text) {
+    clean(m->grammar);
+    int32_t set = m->set;
+    for (size_t i = 0; i < text.n && set >= 0; i++)
+        set = machine_step(&m->grammar->machine, set, (unsigned char)text.p[i]);
+    if (set < 0) return false;
+    m->set = set;
+    return true;
+}
+
+bool matcher_token(struct matcher *m, int32_t id) {
+    const struct lexicon *l = m->grammar->lexicon;
+    if (id < 0 || (size_t)id >= l->tokens) return false;
+    if (l->ends[id / 64] >> (id % 64) & 1) return matcher_done(m);
+    return l->length[id] && matcher_bytes(m, sv_n(l->text + l->at[id], l->length[id]));
+}
+
+bool matcher_done(const struct matcher *m) {
+    return m->set >= 0 && m->grammar->machine.set[m->set].done;
+}
+
+static void allow(const struct lexicon *l, uint32_t token, uint64_t *mask) {
+    for (; token; token = (uint32_t)l->more[token]) {
+        uint32_t id = token - 1;
+        mask[id / 64] |= (uint64_t)1 << (id % 64);
+    }
+}
+
+// Adds the tokens of a tree whose bytes may follow a set.
+static void walk(struct machine *m, const struct lexicon *l, const struct lex_tree *t, int32_t from,
+                 uint64_t *mask) {
+    int32_t at[LEX_LONGEST + 1];
+    at[0] = from;
+    for (uint32_t i = 0; i < t->nodes;) {
+        const struct lex_node *n = &t->node[i];
+        int32_t to = machine_step(m, at[n->depth - 1], n->byte);
+        at[n->depth] = to;
+        if (to >= 0) allow(l, n->token, mask);
+        i = to >= 0 ? i + 1 : n->after;
+    }
+}
+
+// Whether after any of the bytes lo to hi, and `more` that go on with the character, all is like it
+// was.
+static bool returns(struct machine *m, int32_t from, int lo, int hi, int more, int32_t home) {
+    int32_t last = MACHINE_DEAD;
+    for (int b = lo; b <= hi; b++) {
+        int32_t to = machine_step(m, from, (unsigned char)b);
+        if (to < 0) return false;
+        if (to == last) continue;
+        if (!more && m->set[to].like != home) return false;
+        if (more && (last >= 0 || !returns(m, to, 0x80, 0xbf, more - 1, home))) return false;
+        last = to;
+    }
+    return true;
+}
+
+// Whether a set is one in which any plain character may come, as inside of a string: then all
+// plain tokens may.
+static bool any_plain(struct machine *m, int32_t set) {
+    static const struct {
+        unsigned char lo, hi, next_lo, next_hi, more; // more: after the next
+    } lead[] = {
+        {0xe0, 0xe0, 0xa0, 0xbf, 1}, {0xe1, 0xec, 0x80, 0xbf, 1}, {0xed, 0xed, 0x80, 0x9f, 1},
+        {0xee, 0xef, 0x80, 0xbf, 1}, {0xf0, 0xf0, 0x90, 0xbf, 2}, {0xf1, 0xf3, 0x80, 0xbf, 2},
+        {0xf4, 0xf4, 0x80, 0x8f, 2},
+    };
+    if (!returns(m, set, ' ', '!', 0, set) || !returns(m, set, '#', '[', 0, set) ||
+        !returns(m, set, ']', '~', 0, set) || !returns(m, set, 0xc2, 0xdf, 1, set))
+        return false;
+    for (size_t i = 0; i < sizeof lead / sizeof *lead; i++)
+        for (int b = lead[i].lo; b <= lead[i].hi; b++) {
+            int32_t to = machine_step(m, set, (unsigned char)b);
+            if (to < 0 || !returns(m, to, lead[i].next_lo, lead[i].next_hi, lead[i].more, set))
+                return false;
+        }
+    return true;
+}
+
+const uint64_t *matcher_mask(struct matcher *m) {
+    struct machine *machine = &m->grammar->machine;
+    const struct lexicon *l = m->grammar->lexicon;
+    clean(m->grammar);
+    int32_t set = m->set < 0 ? m->set : machine->set[m->set].like;
+    if (set < 0) return NULL;
+    if (machine->set[set].mask) return machine->set[set].mask;
+    uint64_t *mask = mem_array(l->words, sizeof *mask);
+    machine->bytes += l->words * sizeof *mask;
+    if (any_plain(machine, set))
+        memcpy(mask, l->plain_set, l->words * sizeof *mask);
+    else
+        walk(machine, l, &l->plain, set, mask);
+    walk(machine, l, &l->rest, set, mask);
+    if (machine->set[set].done)
+        for (size_t i = 0; i < l->words; i++) mask[i] |= l->ends[i];
+    machine->set[set].mask = mask;
+    return mask;
+}
+
+bool matcher_apply(struct matcher *m, float *logits, size_t n) {
+    const uint64_t *mask = matcher_mask(m);
+    const struct lexicon *l = m->grammar->lexicon;
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        bool allowed = mask && i < l->tokens && mask[i / 64] >> (i % 64) & 1;
+        if (!allowed) logits[i] = -INFINITY;
+        any |= allowed;
+    }
+    return any;
+}

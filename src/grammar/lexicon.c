@@ -1,0 +1,110 @@
+#include "grammar/lexicon.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+struct entry {
+    struct sv text;
+    int32_t id;
+};
+
+static int by_text(const void *a, const void *b) {
+    const struct entry *x = a, *y = b;
+    int c = sv_cmp(x->text, y->text);
+    return c ? c : (x->id > y->id) - (x->id < y->id);
+}
+
+static bool is_plain(struct sv s) {
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f) return false;
+    }
+    return utf8_valid(s);
+}
+
+static void add_node(struct lex_tree *t, unsigned char byte, size_t depth) {
+    t->node = mem_grow(t->node, &t->cap, t->nodes + 1, sizeof *t->node);
+    t->node[t->nodes++] = (struct lex_node){.byte = byte, .depth = (uint16_t)depth};
+}
+
+// The nodes on the way to `last` below depth end here.
+static void close_nodes(struct lex_tree *t, const uint32_t *path, size_t from, size_t to) {
+    for (size_t d = from; d < to; d++) t->node[path[d]].after = (uint32_t)t->nodes;
+}
+
+// list is sorted, so that what begins alike is side by side.
+static void build(struct lexicon *l, struct lex_tree *t, const struct entry *list, size_t n) {
+    uint32_t path[LEX_LONGEST];
+    struct sv last = {0};
+    for (size_t i = 0; i < n; i++) {
+        struct sv text = list[i].text;
+        size_t same = 0;
+        while (same < last.n && same < text.n && last.p[same] == text.p[same]) same++;
+        close_nodes(t, path, same, last.n);
+        for (size_t d = same; d < text.n; d++) {
+            path[d] = (uint32_t)t->nodes;
+            add_node(t, (unsigned char)text.p[d], d + 1);
+        }
+        struct lex_node *node = &t->node[path[text.n - 1]];
+        l->more[list[i].id + 1] = (int32_t)node->token;
+        node->token = (uint32_t)list[i].id + 1;
+        last = text;
+    }
+    close_nodes(t, path, 0, last.n);
+}
+
+static void keep_text(struct lexicon *l, const struct sv *text) {
+    struct str all = {0};
+    l->at = mem_array(l->tokens, sizeof *l->at);
+    l->length = mem_array(l->tokens, sizeof *l->length);
+    for (size_t i = 0; i < l->tokens; i++) {
+        if (text[i].n > LEX_LONGEST) continue;
+        l->at[i] = (uint32_t)all.n;
+        l->length[i] = (uint16_t)text[i].n;
+        str_add(&all, text[i]);
+    }
+    l->text = all.p;
+}
+
+struct lexicon *lex_open(const struct sv *text, size_t tokens, const int32_t *ends, size_t count) {
+    struct lexicon *l = mem_alloc(sizeof *l);
+    struct entry *list = mem_array(tokens, sizeof *list);
+    l->tokens = tokens;
+    l->words = (tokens + 63) / 64;
+    l->more = mem_array(tokens + 1, sizeof *l->more);
+    l->plain_set = mem_array(l->words, sizeof *l->plain_set);
+    l->ends = mem_array(l->words, sizeof *l->ends);
+    for (size_t i = 0; i < count; i++)
+        if (ends[i] >= 0 && (size_t)ends[i] < tokens)
+            l->ends[ends[i] / 64] |= (uint64_t)1 << (ends[i] % 64);
+    keep_text(l, text);
+    for (int plain = 0; plain < 2; plain++) {
+        size_t n = 0;
+        for (size_t i = 0; i < tokens; i++) {
+            if (!l->length[i] || is_plain(text[i]) != plain) continue;
+            if (l->ends[i / 64] >> (i % 64) & 1) continue;
+            if (text[i].n > l->longest) l->longest = text[i].n;
+            if (plain) l->plain_set[i / 64] |= (uint64_t)1 << (i % 64);
+            list[n++] = (struct entry){text[i], (int32_t)i};
+        }
+        if (n) qsort(list, n, sizeof *list, by_text);
+        build(l, plain ? &l->plain : &l->rest, list, n);
+    }
+    free(list);
+    return l;
+}
+
+void lex_close(struct lexicon *l) {
+    if (!l) return;
+    free(l->more);
+    free(l->plain.node);
+    free(l->rest.node);
+    free(l->plain_set);
+    free(l->ends);
+    free(l->text);
+    free(l->at);
+    free(l->length);
+    free(l);
+}

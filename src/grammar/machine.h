@@ -1,0 +1,69 @@
+// Within grammar/: an automaton at work. What was read so far is a set of frames: places in the
+// automaton, each with what it returns to, which is a set again. Sets are kept by what is in them,
+// so that the same situation is the same number, and the step from one to the next by a byte is
+// looked up once it was found.
+//
+// Sets that no text as long as a token can tell apart are `like` each other: they differ only in
+// counts that are far from their bounds. What is found for one holds for the other.
+#ifndef GRAMMAR_MACHINE_H
+#define GRAMMAR_MACHINE_H
+
+#include "grammar/automaton.h"
+
+enum {
+    MACHINE_WIDE = 4096,      // ways to read a text at once: no more are followed
+    MACHINE_SETS = 1 << 18,   // no more are made
+    MACHINE_BYTES = 64 << 20, // of memory more than is in use: what is not in use is dropped then
+    MACHINE_DEAD = -1,
+};
+
+struct frame {
+    int32_t node; // -1: the text may end
+    int32_t count;
+    int32_t up; // the set that it returns to, -1: none
+    int32_t like;
+    int32_t chain;  // of its hash
+    uint32_t stamp; // of the walk that came here last
+};
+
+struct frame_set {
+    int32_t first, n; // in machine.member
+    int32_t like, chain;
+    bool done;      // the text may end here
+    int32_t *next;  // [classes] sets, -2: not known; NULL: none is
+    uint64_t *mask; // [words] tokens that may follow, owned; NULL: not known
+};
+
+struct table {
+    int32_t *slot; // chains of the entries with the same hash
+    size_t slots, n;
+};
+
+struct machine {
+    const struct automaton *a;
+    int32_t reach; // bytes of the longest token
+    struct frame *frame;
+    struct frame_set *set;
+    int32_t *member;
+    size_t frames, sets, members, frame_cap, set_cap, member_cap;
+    struct table frame_table, set_table;
+    size_t bytes;                 // about what it takes
+    size_t kept_bytes, kept_sets; // after the last cleaning
+    int32_t first;
+    // of a walk:
+    int32_t *item;
+    size_t items, item_cap;
+    struct pda_call *pending; // calls: the rule, and the frame it returns to
+    size_t pendings, pending_cap;
+    uint32_t stamp;
+};
+
+void machine_open(struct machine *m, const struct automaton *a, size_t reach);
+void machine_close(struct machine *m);
+// The set after a byte more, or MACHINE_DEAD.
+int32_t machine_step(struct machine *m, int32_t set, unsigned char byte);
+bool machine_full(const struct machine *m); // time to clean
+// Drops all but the sets root[0 .. n), which get new numbers.
+void machine_clean(struct machine *m, int32_t *const *root, size_t n);
+
+#endif

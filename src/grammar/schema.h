@@ -1,0 +1,119 @@
+// Within grammar/: a JSON Schema on its way to a grammar.
+//
+// A value may have to obey several schemas at once: those at the places that $ref, allOf, and a
+// chosen branch of anyOf or oneOf lead to. Each list of places gets a rule, so recursion ends. What
+// all places of a list say together about a value's own kind is a shape.
+#ifndef GRAMMAR_SCHEMA_H
+#define GRAMMAR_SCHEMA_H
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/map.h"
+#include "grammar/dfa.h"
+#include "grammar/syntax.h"
+
+enum {
+    SCHEMA_DEPTH = 96,      // of lists of places within each other
+    SCHEMA_WORK = 50000,    // lists of places that are looked at
+    SCHEMA_PLACES = 256,    // in a list
+    SCHEMA_PATTERNS = 4,    // of patternProperties, for one object
+    SCHEMA_MEMBERS = 2000,  // properties of one object
+    SCHEMA_COUNTED = 64,    // the same when they are counted
+    SCHEMA_UNIQUE = 8,      // values of an array without repetitions
+    SCHEMA_MULTIPLE = 1000, // of multipleOf
+};
+
+// Keywords of a place that other places in its list stand for.
+enum { DONE_REF = 1, DONE_ALL = 2, DONE_ANY = 4, DONE_ONE = 8 };
+
+struct place {
+    struct json_object *schema; // an object, or a boolean
+    const char *at;             // JSON pointer
+    int done;
+    const struct place *by; // what led here without a value in between, for circles
+};
+
+struct places {
+    struct place *p; // in the arena
+    size_t n;
+};
+
+enum {
+    TYPE_NULL = 1,
+    TYPE_BOOLEAN = 2,
+    TYPE_INTEGER = 4,
+    TYPE_FRACTION = 8, // "number" is both
+    TYPE_STRING = 16,
+    TYPE_ARRAY = 32,
+    TYPE_OBJECT = 64,
+    TYPE_ANY = 127,
+};
+
+struct bound {
+    struct json_object *value; // NULL: none
+    bool exclusive;
+};
+
+struct shape {
+    const struct places *places;
+    unsigned types;
+    const struct place *values; // whose enum or const all values are of, NULL: there is none
+    struct bound least, most;
+    int64_t multiple;
+    int64_t min_length, max_length, min_items, max_items, min_members, max_members; // max -1: none
+    const struct place *unique;
+    struct dfa text; // that a string must be of
+    bool has_text;
+};
+
+struct schema {
+    struct syntax *s;
+    struct json_object *root;
+    struct json_object *anything; // the schema true
+    struct error *e;
+    struct arena arena;
+    struct map rules; // by the list of places
+    size_t work;
+    int depth;
+    bool refs_alone; // before 2019-09, what stands beside a $ref doesn't count
+    int32_t space, text, character, integer, number; // rules
+};
+
+// All of these return a node of x->s, or 0 after an error.
+
+// schema.c
+int32_t schema_value(struct schema *x, const struct places *p); // a call of the list's rule
+struct place *schema_add(struct schema *x, struct places *p, struct json_object *schema,
+                         const char *at, const char *key);
+// The same for a name that is no constant, or an index, behind the key.
+struct place *schema_add_in(struct schema *x, struct places *p, const struct place *in,
+                            const char *key, struct json_object *schema, struct sv name);
+void schema_comes_by(struct schema *x, struct place *to, const struct place *from);
+bool schema_refuse(struct schema *x, const struct place *at, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+bool schema_never(const struct places *p); // one of the schemas is false
+// Whether what is written for one list never obeys the other, as far as that is easy to see.
+bool schema_apart(struct schema *x, const struct places *a, const struct places *b);
+
+// schema_flat.c: follows $ref and allOf. False: an error.
+bool schema_flatten(struct schema *x, struct places *p);
+bool schema_shape(struct schema *x, const struct places *p, struct shape *out);
+void shape_free(struct shape *h);
+// The values of an enum or const that the whole shape allows, for the caller to free.
+bool schema_values(struct schema *x, const struct shape *h, struct json_object ***out, size_t *n);
+
+// schema_scalar.c
+int32_t schema_string(struct schema *x, const struct shape *h);
+int32_t schema_number(struct schema *x, const struct shape *h);
+bool schema_in_bounds(const struct shape *h, struct json_object *number);
+bool schema_format(struct schema *x, const struct place *at, struct sv name, struct dfa *out);
+void schema_basics(struct schema *x); // the rules that every schema has
+
+// schema_object.c and schema_array.c
+int32_t schema_object(struct schema *x, const struct shape *h);
+int32_t schema_array(struct schema *x, const struct shape *h);
+
+// The text of a value, as an enum has it.
+struct sv schema_text(struct json_object *v);
+
+#endif

@@ -373,7 +373,6 @@ static void refused_bodies(void **state) {
         {TEXT, "{\"prompt\":\"a\",\"tools\":[{}]}", "tools", "\"tools\" are for chats"},
         {CHAT, "{" HI ",\"response_format\":{\"type\":\"json_object\"}}", "response_format", "not"},
         {CHAT, "{" HI ",\"logprobs\":true}", "logprobs", "not supported"},
-        {CHAT, "{" HI ",\"logit_bias\":{\"5\":-100}}", "logit_bias", "not supported"},
         {CHAT, "{" HI ",\"modalities\":[\"text\",\"audio\"]}", "modalities", "not supported"},
         {CHAT, "{" HI ",\"modalities\":\"audio\"}", "modalities", "not supported"},
         {TEXT, "{\"prompt\":\"a\",\"echo\":true}", "echo", "not supported"},

@@ -1,135 +1,37 @@
 #include "server/ask.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
-#include "base/clock.h"
-#include "base/json.h"
+#include "engine/breakers.h"
+#include "server/ask_sampling.h"
+#include "server/body.h"
 
-enum { MAX_CHOICES = 1, MOST = 1000000000 }; // MOST: of tokens, and of counts of them
-
-// What holds where a request says nothing. Where the checkpoint says nothing either, it is what
-// lablup/mlxcel's server and llama-server have.
-static struct sampling defaults(const struct generation_config *g) {
-    struct sampling s = sampling_greedy();
-    s.temperature = g->has_temperature ? (float)g->temperature : 0.8f;
-    s.top_k = g->has_top_k ? g->top_k : 40;
-    s.top_p = g->has_top_p ? (float)g->top_p : 0.95f;
-    s.min_p = g->has_min_p ? (float)g->min_p : 0.05f;
-    s.repetition_penalty = g->has_repetition_penalty ? (float)g->repetition_penalty : 1;
-    s.penalty_window = 64;
-    if (g->has_do_sample && !g->do_sample) s.temperature = 0;
-    return s;
-}
+enum { MAX_CHOICES = 1 };
 
 // --- fields --------------------------------------------------------------------------------------
 
-static bool wrong_kind(struct refusal *r, const char *name, const char *wanted,
-                       struct json_object *v) {
-    return refuse(r, 400, name, "\"%s\" must be %s, not %s", name, wanted, json_kind(v));
-}
-
 static bool missing(struct refusal *r, const char *name) {
     return refuse(r, 400, name, "\"%s\" is missing", name);
-}
-
-// These leave *out as it is when the field is absent or null.
-static bool read_flag(struct json_object *o, const char *name, bool *out, struct refusal *r) {
-    struct json_object *v = json_at(o, name);
-    if (!v) return true;
-    if (!json_object_is_type(v, json_type_boolean)) return wrong_kind(r, name, "a boolean", v);
-    *out = json_object_get_boolean(v);
-    return true;
-}
-
-static bool read_number(struct json_object *o, const char *name, double least, double most,
-                        float *out, struct refusal *r) {
-    struct json_object *v = json_at(o, name);
-    if (!v) return true;
-    if (!json_object_is_type(v, json_type_double) && !json_object_is_type(v, json_type_int))
-        return wrong_kind(r, name, "a number", v);
-    double d = json_object_get_double(v);
-    if (!(d >= least && d <= most)) // also when it is NaN
-        return refuse(r, 400, name, "\"%s\" is %g; it must be from %g to %g", name, d, least, most);
-    *out = (float)d;
-    return true;
-}
-
-// The whole number that the number v is, also when it is written as 3.0 or 1e3. False when it is
-// none; *fits tells whether *out holds it.
-static bool whole(struct json_object *v, int64_t *out, bool *fits) {
-    double d = json_object_get_double(v);
-    if (json_object_is_type(v, json_type_int)) {
-        *out = json_object_get_int64(v);
-        *fits = *out < INT64_MAX || json_object_get_uint64(v) == INT64_MAX;
-        return true;
-    }
-    if (d != floor(d)) return false;
-    const double limit = 9223372036854775808.0; // 2^63
-    *fits = d >= -limit && d < limit;
-    *out = *fits ? (int64_t)d : 0;
-    return true;
-}
-
-static bool read_whole(struct json_object *o, const char *name, int64_t least, int64_t most,
-                       int64_t *out, struct refusal *r) {
-    struct json_object *v = json_at(o, name);
-    if (!v) return true;
-    if (!json_object_is_type(v, json_type_double) && !json_object_is_type(v, json_type_int))
-        return wrong_kind(r, name, "a whole number", v);
-    bool fits;
-    int64_t n;
-    const char *text = json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN);
-    if (!whole(v, &n, &fits))
-        return refuse(r, 400, name, "\"%s\" must be a whole number, not %.40s", name, text);
-    if (!fits || n < least || n > most)
-        return refuse(r, 400, name, "\"%s\" is %.40s; it must be from %lld to %lld", name, text,
-                      (long long)least, (long long)most);
-    *out = n;
-    return true;
-}
-
-static uint64_t random_seed(void) {
-    uint64_t seed = 0;
-    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = (uint64_t)(clock_now() * 1e9);
-    return seed;
-}
-
-static bool read_sampling(struct ask *a, struct json_object *o, struct refusal *r) {
-    struct sampling *s = &a->sampling;
-    int64_t seed = -1;
-    bool ok = read_number(o, "temperature", 0, 100, &s->temperature, r) &&
-              read_whole(o, "top_k", -1, MOST, &s->top_k, r) &&
-              read_number(o, "top_p", 0, 1, &s->top_p, r) &&
-              read_number(o, "min_p", 0, 1, &s->min_p, r) &&
-              read_number(o, "repeat_penalty", 0.01, 100, &s->repetition_penalty, r) &&
-              read_number(o, "repetition_penalty", 0.01, 100, &s->repetition_penalty, r) &&
-              read_number(o, "presence_penalty", -2, 2, &s->presence_penalty, r) &&
-              read_number(o, "frequency_penalty", -2, 2, &s->frequency_penalty, r) &&
-              read_whole(o, "repeat_last_n", -1, MOST, &s->penalty_window, r) &&
-              read_whole(o, "seed", INT64_MIN, INT64_MAX, &seed, r);
-    if (s->top_k < 0) s->top_k = 0; // vLLM's word for all is -1, the engine's is 0
-    s->seed = seed == -1 ? random_seed() : (uint64_t)seed;
-    return ok;
 }
 
 static bool read_limits(struct ask *a, struct json_object *o, struct refusal *r) {
     a->max_new = -1;
     struct json_object *options = json_at(o, "stream_options");
     if (options && !json_object_is_type(options, json_type_object))
-        return wrong_kind(r, "stream_options", "an object", options);
-    return read_whole(o, "n_predict", -1, MOST, &a->max_new, r) &&
-           read_whole(o, "max_tokens", -1, MOST, &a->max_new, r) &&
-           read_whole(o, "max_completion_tokens", -1, MOST, &a->max_new, r) &&
-           read_flag(o, "ignore_eos", &a->ignore_eos, r) && read_flag(o, "stream", &a->stream, r) &&
-           read_flag(options, "include_usage", &a->include_usage, r);
+        return body_wrong_kind(r, "stream_options", "an object", options);
+    return body_whole(o, "n_predict", -1, ASK_MOST, &a->max_new, r) &&
+           body_whole(o, "max_tokens", -1, ASK_MOST, &a->max_new, r) &&
+           body_whole(o, "max_completion_tokens", -1, ASK_MOST, &a->max_new, r) &&
+           body_flag(o, "stream", &a->stream, r) &&
+           body_flag(options, "include_usage", &a->include_usage, r);
 }
 
 static bool add_stop(struct ask *a, struct json_object *v, struct refusal *r) {
     struct sv text = json_text(v);
     if (!json_object_is_type(v, json_type_string))
-        return wrong_kind(r, "stop", "a string or a list of strings", v);
+        return body_wrong_kind(r, "stop", "a string or a list of strings", v);
     if (text.n > ASK_STOP_BYTES)
         return refuse(r, 400, "stop", "a text of \"stop\" has %zu bytes; it may have %d", text.n,
                       ASK_STOP_BYTES);
@@ -172,22 +74,15 @@ static const struct {
     {"top_logprobs", 0, NULL},
     {"prompt_logprobs", NAN, NULL},
     {"n_probs", 0, NULL},
-    {"logit_bias", NAN, NULL},
     {"best_of", 1, NULL},
     {"echo", NAN, NULL},
     {"suffix", NAN, NULL},
+    {"adaptive_target", -1, NULL},
+    {"bad_words", NAN, NULL},
+    {"allowed_token_ids", NAN, NULL},
     {"audio", NAN, NULL},
     {"modalities", NAN, NULL},
     {"web_search_options", NAN, NULL},
-    {"stop_token_ids", NAN, NULL},
-    {"min_tokens", 0, NULL},
-    {"typical_p", 1, NULL},
-    {"top_n_sigma", -1, NULL},
-    {"mirostat", 0, NULL},
-    {"dynatemp_range", 0, NULL},
-    {"xtc_probability", 0, NULL},
-    {"dry_multiplier", 0, NULL},
-    {"samplers", NAN, NULL},
 };
 enum { UNSUPPORTED = sizeof unsupported / sizeof *unsupported };
 
@@ -217,7 +112,7 @@ static bool refuse_unsupported(struct json_object *o, bool chat, struct refusal 
     int64_t n = 1;
     if (!chat && !asks_nothing(json_at(o, "tools"), NAN, NULL))
         return refuse(r, 400, "tools", "\"tools\" are for chats (/v1/chat/completions)");
-    if (!read_whole(o, "n", 1, 128, &n, r)) return false;
+    if (!body_whole(o, "n", 1, 128, &n, r)) return false;
     if (n > MAX_CHOICES)
         return refuse(r, 400, "n", "\"n\" is %lld; this server gives one choice a request",
                       (long long)n);
@@ -264,7 +159,7 @@ static bool read_prompt(struct ask *a, struct json_object *o, const struct text_
         return tok_encode(m->tokenizer, json_text(v), true, &a->prompt.ids, &e) ||
                refuse(r, 400, "prompt", "%s", e.text);
     if (!json_object_is_type(v, json_type_array))
-        return wrong_kind(r, "prompt", "a string or a list of token ids", v);
+        return body_wrong_kind(r, "prompt", "a string or a list of token ids", v);
     n = json_object_array_length(v);
     for (size_t i = 0; i < n; i++)
         if (!add_id(a, json_object_array_get_idx(v, i), engine_info(m->engine)->vocab, r))
@@ -306,7 +201,7 @@ static bool simplify(struct json_object *message, size_t at, struct refusal *r) 
 
 static bool check_tools(struct json_object *tools, struct refusal *r) {
     if (!json_object_is_type(tools, json_type_array))
-        return wrong_kind(r, "tools", "an array of tools", tools);
+        return body_wrong_kind(r, "tools", "an array of tools", tools);
     for (size_t i = 0; i < json_object_array_length(tools); i++) {
         struct json_object *tool = json_object_array_get_idx(tools, i);
         struct sv type = json_text_at(tool, "type");
@@ -330,7 +225,7 @@ static bool read_tools(struct ask *a, struct json_object *o, struct refusal *r) 
     struct json_object *tools = json_at(o, "tools"), *choice = json_at(o, "tool_choice");
     bool parallel = true, any = !asks_nothing(tools, NAN, NULL);
     if (any && !check_tools(tools, r)) return false;
-    if (!read_flag(o, "parallel_tool_calls", &parallel, r)) return false;
+    if (!body_flag(o, "parallel_tool_calls", &parallel, r)) return false;
     if (choice && !sv_is(json_text(choice), "auto") && !sv_is(json_text(choice), "none"))
         return refuse(
             r, 400, "tool_choice",
@@ -346,7 +241,7 @@ static bool read_messages(struct ask *a, struct json_object *o, const struct tex
     struct json_object *list;
     if (!json_object_object_get_ex(o, "messages", &list)) return missing(r, "messages");
     if (!json_object_is_type(list, json_type_array))
-        return wrong_kind(r, "messages", "an array of messages", list);
+        return body_wrong_kind(r, "messages", "an array of messages", list);
     size_t n = json_object_array_length(list);
     if (!n) return refuse(r, 400, "messages", "\"messages\" is empty");
     if (!read_tools(a, o, r)) return false;
@@ -376,13 +271,13 @@ static bool check_length(const struct ask *a, bool chat, const struct text_model
 bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model *m,
               struct json_object *kwargs, struct refusal *r) {
     struct error e = {0};
-    *a = (struct ask){.sampling = defaults(&m->defaults)};
+    *a = (struct ask){0};
     struct json_object *o = body.n ? json_read(body, "the body", &e) : NULL;
     if (e.set) return refuse(r, 400, NULL, "%s", e.text);
     bool ok = json_object_is_type(o, json_type_object) ||
               refuse(r, 400, NULL, "the body must be a JSON object, not %s",
                      body.n ? json_kind(o) : "empty");
-    ok = ok && refuse_unsupported(o, chat, r) && read_limits(a, o, r) && read_sampling(a, o, r) &&
+    ok = ok && refuse_unsupported(o, chat, r) && read_limits(a, o, r) && ask_sampling(a, o, m, r) &&
          read_stops(a, o, r) &&
          (chat ? read_messages(a, o, m, kwargs, r) : read_prompt(a, o, m, r)) &&
          check_length(a, chat, m, r);
@@ -391,6 +286,9 @@ bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model 
 }
 
 void ask_free(struct ask *a) {
+    free(a->sampling.bias);
+    breakers_close(a->sampling.breakers);
+    ids_free(&a->stop_ids);
     ids_free(&a->prompt.ids);
     json_object_put(a->tools);
     for (size_t i = 0; i < a->stops; i++) str_free(&a->stop[i]);

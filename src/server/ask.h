@@ -7,7 +7,8 @@
 #include "engine/text.h"
 #include "server/refusal.h"
 
-enum { ASK_STOPS = 16, ASK_STOP_BYTES = 1024 };
+enum { ASK_STOPS = 16, ASK_STOP_BYTES = 1024, ASK_STOP_IDS = 256, ASK_BIASES = 65536 };
+enum { ASK_MOST = 1000000000 }; // of tokens, and of counts of them
 
 struct ask {
     bool stream, include_usage;
@@ -15,8 +16,9 @@ struct ask {
     struct json_object *tools; // that the model may call, or NULL; owned
     bool one_call;             // and only one of them
     int64_t max_new;           // -1: as many as the context holds
-    struct sampling sampling;
-    bool ignore_eos;
+    struct sampling sampling;  // its arrays are the ask's
+    struct loop loop;
+    struct ids stop_ids; // that end the answer
     struct str stop[ASK_STOPS];
     size_t stops;
 };

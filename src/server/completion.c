@@ -45,15 +45,15 @@ static void make_id(char *id, size_t room, bool chat) {
 }
 
 static void submit(struct completion *c, struct worker *w, struct refusal *r) {
-    const struct text_model *m = worker_model(w);
     bool full;
     struct request request = {
         .prompt = c->ask.prompt.ids.id,
         .n = c->ask.prompt.ids.n,
         .max_new = c->ask.max_new,
         .sampling = c->ask.sampling,
-        .stop_ids = m->defaults.eos,
-        .stop_count = c->ask.ignore_eos ? 0 : m->defaults.eos_count,
+        .loop = c->ask.loop,
+        .stop_ids = c->ask.stop_ids.id,
+        .stop_count = c->ask.stop_ids.n,
     };
     c->job = worker_submit(w, &request, &full);
     if (!c->job && full)

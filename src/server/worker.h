@@ -28,8 +28,8 @@ void worker_stop(struct worker *w);
 // Stops and frees; every job must be closed by then. NULL is fine.
 void worker_close(struct worker *w);
 
-// r's arrays are copied. NULL with *full set when the queue is full, else when the worker isn't
-// READY.
+// r's arrays are copied, but for those of its sampling, which must be there until job_close. NULL
+// with *full set when the queue is full, else when the worker isn't READY.
 struct job *worker_submit(struct worker *w, const struct request *r, bool *full);
 // Appends the ids that came since the last call to out, after waiting at most ms milliseconds for
 // some. When the result is FINISH_STOP, the last id of out is the stop id. FINISH_CANCELLED without

@@ -5,47 +5,73 @@
 
 #include "compute/cpu/simd_matmul.h"
 
-enum { F8_ROWS = 3 }; // for more, converting once is worth its memory
+enum { F8_ROWS = 3 };            // for more, converting once is worth its memory
+enum { F8_COLUMNS = 2 * LANES }; // that are converted at a time
 
-INLINE void f8_step(int wr, int xr, const vf left[TILE_W], const vf right[F8_ROWS],
+// Some outputs' weights and rows of x.
+struct f8 {
+    const struct weight *w;
+    const uint8_t *data; // the outputs' rows begin here, w->data.stride[0] bytes apart
+    int64_t o;           // the first one
+    const float *x;
+    int64_t ldx;
+};
+
+INLINE void f8_step(int wr, int xr, const struct f8 *f, int64_t i, int64_t n, const vf left[TILE_W],
                     vf acc[TILE_W][F8_ROWS]) {
-    for (int a = 0; a < wr; a++)
-        for (int b = 0; b < xr; b++) acc[a][b] = vf_fma(left[a], right[b], acc[a][b]);
+    for (int b = 0; b < xr; b++) {
+        const float *x = f->x + b * f->ldx + i;
+        vf right = n < LANES ? vf_load_n(x, n) : vf_load(x);
+        for (int a = 0; a < wr; a++) acc[a][b] = vf_fma(left[a], right, acc[a][b]);
+    }
 }
 
-// acc += the columns [i, end) of wr outputs from o on, which have one scale each
-INLINE void f8_block(int wr, int xr, const struct matmul *m, int64_t o, int64_t r, int64_t i,
-                     int64_t end, vf acc[TILE_W][F8_ROWS]) {
-    const struct weight *w = m->w;
-    const float *x = m->x + r * m->ldx;
-    int64_t ld = w->data.stride[0], block = i / w->group;
-    const uint8_t *data = (const uint8_t *)w->data.data + o * ld;
-    vf scale[TILE_W], left[TILE_W], right[F8_ROWS];
+// As load_float, which is no inline function: MXFP8 has a scale for each 32 columns.
+INLINE float f8_scale(const struct tensor *t, int64_t at) {
+    uint32_t bits = t->type == DT_F8_E8M0 ? ((const uint8_t *)t->data)[at] : 0;
+    if (bits == 0 || bits == 255) return load_float(t->data, t->type, at);
+    bits <<= 23;
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return scale;
+}
+
+// acc += the columns [i, end) of wr outputs, which have one scale each. 256 times a scale is exact,
+// up to 2^119.
+INLINE void f8_block(int wr, int xr, const struct f8 *f, int64_t i, int64_t end,
+                     vf acc[TILE_W][F8_ROWS]) {
+    const struct weight *w = f->w;
+    int64_t ld = w->data.stride[0], turn = w->in - FETCH_AHEAD, block = i / w->group;
+    vf scale[TILE_W], left[2][TILE_W], two[2];
     for (int a = 0; a < wr; a++) {
-        int64_t row = (w->block_row + o + a) / w->block_rows;
-        int64_t at = row * w->scales.stride[0] + block;
-        scale[a] = vf_set(load_float(w->scales.data, w->scales.type, at));
+        int64_t row = (w->block_row + f->o + a) / w->block_rows;
+        scale[a] = vf_set(f8_scale(&w->scales, row * w->scales.stride[0] + block) * 256);
     }
-    for (; i + LANES <= end; i += LANES) {
+    for (; i + F8_COLUMNS <= end; i += F8_COLUMNS) {
+        int64_t ahead = i < turn ? i + FETCH_AHEAD : i - turn + wr * ld;
         for (int a = 0; a < wr; a++) {
-            left[a] = vf_mul(vf_from_e4m3(data + a * ld + i), scale[a]);
-            if (i % 64 == 0) __builtin_prefetch(data + a * ld + i + FETCH_AHEAD);
+            const uint8_t *data = f->data + a * ld;
+            vf_from_e4m3_two(data + i, two);
+            __builtin_prefetch(data + ahead);
+            for (int k = 0; k < 2; k++) left[k][a] = vf_mul(two[k], scale[a]);
         }
-        for (int b = 0; b < xr; b++) right[b] = vf_load(x + b * m->ldx + i);
-        f8_step(wr, xr, left, right, acc);
+        for (int k = 0; k < 2; k++) f8_step(wr, xr, f, i + k * LANES, LANES, left[k], acc);
     }
     if (i == end) return;
     for (int a = 0; a < wr; a++) {
-        uint8_t rest[LANES] = {0};
-        memcpy(rest, data + a * ld + i, (size_t)(end - i));
-        left[a] = vf_mul(vf_from_e4m3(rest), scale[a]);
+        uint8_t rest[F8_COLUMNS] = {0};
+        memcpy(rest, f->data + a * ld + i, (size_t)(end - i));
+        vf_from_e4m3_two(rest, two);
+        for (int k = 0; k < 2; k++) left[k][a] = vf_mul(two[k], scale[a]);
     }
-    for (int b = 0; b < xr; b++) right[b] = vf_load_n(x + b * m->ldx + i, end - i);
-    f8_step(wr, xr, left, right, acc);
+    f8_step(wr, xr, f, i, end - i, left[0], acc);
+    if (end - i > LANES) f8_step(wr, xr, f, i + LANES, end - i - LANES, left[1], acc);
 }
 
 INLINE void f8_outputs(int wr, int xr, const struct matmul *m, int64_t o, int64_t r) {
     const struct weight *w = m->w;
+    struct f8 f = {w, .o = o, .x = m->x + r * m->ldx, .ldx = m->ldx};
+    f.data = (const uint8_t *)w->data.data + o * w->data.stride[0];
     for (int64_t from = 0; from < w->in; from += MATMUL_CHUNK) {
         int64_t end = w->in - from < MATMUL_CHUNK ? w->in : from + MATMUL_CHUNK;
         vf acc[TILE_W][F8_ROWS];
@@ -54,7 +80,7 @@ INLINE void f8_outputs(int wr, int xr, const struct matmul *m, int64_t o, int64_
         for (int64_t i = from, next; i < end; i = next) {
             next = (i / w->group + 1) * w->group;
             next = next < end ? next : end;
-            f8_block(wr, xr, m, o, r, i, next, acc);
+            f8_block(wr, xr, &f, i, next, acc);
         }
         for (int b = 0; b < xr; b++) {
             float *y = m->y + (r + b) * m->ldy + o;

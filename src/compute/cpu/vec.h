@@ -180,14 +180,24 @@ static inline vf vf_from_u8(const uint8_t *p) {
 static inline vf vf_from_i8(const uint8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
-// 16 bytes of F8_E4M3 (tensor.h)
-static inline vf vf_from_e4m3(const uint8_t *p) {
+// F8_E4M3 (tensor.h), each sign-extended to 16 bits, as F16: a 256th of it. Where the size is 127,
+// a carry makes it NaN.
+static inline __m512i e4m3_to_f16(__m512i b) {
+    __m512i h = _mm512_and_si512(_mm512_slli_epi16(b, 7), _mm512_set1_epi16((int16_t)0xbf80));
+    __m512i up = _mm512_add_epi16(h, _mm512_set1_epi16(0x80));
+    return _mm512_ternarylogic_epi32(h, up, _mm512_set1_epi16(0x4000), 0xf8); // h | (up & that)
+}
+static inline vf vf_from_e4m3(const uint8_t *p) { // 16 bytes
     __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
-    __m256i h = _mm256_and_si256(_mm256_slli_epi16(b, 7), _mm256_set1_epi16((int16_t)0xbf80));
-    __m256i top = _mm256_set1_epi16(0x3f80); // the size of NaN
-    __mmask16 nan = _mm256_cmpeq_epi16_mask(_mm256_and_si256(h, top), top);
-    h = _mm256_mask_blend_epi16(nan, h, _mm256_set1_epi16(0x7e00));
-    return vf_mul(_mm512_cvtph_ps(h), vf_set(256));
+    __m512i h = e4m3_to_f16(_mm512_castsi256_si512(b));
+    return vf_mul(_mm512_cvtph_ps(_mm512_castsi512_si256(h)), vf_set(256));
+}
+// 32 bytes of F8_E4M3: a 256th of each
+static inline void vf_from_e4m3_two(const uint8_t *p, vf out[2]) {
+    __m512i b = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p));
+    __m512i h = e4m3_to_f16(b);
+    out[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(h));
+    out[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1));
 }
 // F8_E8M0 (tensor.h), each in 32 bits
 static inline vf vf_from_e8m0_bits(__m512i b) {
@@ -318,14 +328,24 @@ static inline vf vf_from_u8(const uint8_t *p) {
 static inline vf vf_from_i8(const uint8_t *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
-// 8 bytes of F8_E4M3 (tensor.h)
-static inline vf vf_from_e4m3(const uint8_t *p) {
+// F8_E4M3 (tensor.h), each sign-extended to 16 bits, as F16: a 256th of it. Where the size is 127,
+// a carry makes it NaN.
+static inline __m256i e4m3_to_f16(__m256i b) {
+    __m256i h = _mm256_and_si256(_mm256_slli_epi16(b, 7), _mm256_set1_epi16((int16_t)0xbf80));
+    __m256i up = _mm256_add_epi16(h, _mm256_set1_epi16(0x80));
+    return _mm256_or_si256(h, _mm256_and_si256(up, _mm256_set1_epi16(0x4000)));
+}
+static inline vf vf_from_e4m3(const uint8_t *p) { // 8 bytes
     __m128i b = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)p));
-    __m128i h = _mm_and_si128(_mm_slli_epi16(b, 7), _mm_set1_epi16((int16_t)0xbf80));
-    __m128i top = _mm_set1_epi16(0x3f80); // the size of NaN
-    __m128i nan = _mm_cmpeq_epi16(_mm_and_si128(h, top), top);
-    h = _mm_or_si128(h, _mm_and_si128(nan, _mm_set1_epi16(0x7e00)));
-    return vf_mul(_mm256_cvtph_ps(h), vf_set(256));
+    __m256i h = e4m3_to_f16(_mm256_castsi128_si256(b));
+    return vf_mul(_mm256_cvtph_ps(_mm256_castsi256_si128(h)), vf_set(256));
+}
+// 16 bytes of F8_E4M3: a 256th of each
+static inline void vf_from_e4m3_two(const uint8_t *p, vf out[2]) {
+    __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
+    __m256i h = e4m3_to_f16(b);
+    out[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(h));
+    out[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1));
 }
 // F8_E8M0 (tensor.h), each in 32 bits
 static inline vf vf_from_e8m0_bits(__m256i b) {

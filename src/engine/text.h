@@ -48,6 +48,9 @@ void text_stream_close(struct text_stream *s); // NULL is fine
 // Appends what is certain to out. True when a stop string was found: the text before it has been
 // appended, and nothing more will be.
 bool text_stream_push(struct text_stream *s, int32_t id, struct str *out);
+// Characters given out so far, and with those that are held back.
+size_t text_stream_out(const struct text_stream *s);
+size_t text_stream_size(const struct text_stream *s);
 void text_stream_finish(struct text_stream *s, struct str *out); // what was held back
 
 #endif

@@ -8,7 +8,7 @@
 #include "server/ask_sampling.h"
 #include "server/body.h"
 
-enum { MAX_CHOICES = 1 };
+enum { CHOICES_MOST = 128, TOPS_MOST = 20 };
 
 // --- fields --------------------------------------------------------------------------------------
 
@@ -26,6 +26,42 @@ static bool read_limits(struct ask *a, struct json_object *o, struct refusal *r)
            body_whole(o, "max_completion_tokens", -1, ASK_MOST, &a->max_new, r) &&
            body_flag(o, "stream", &a->stream, r) &&
            body_flag(options, "include_usage", &a->include_usage, r);
+}
+
+// How many answers. The best of more would need all of their chances.
+static bool read_choices(struct ask *a, struct json_object *o, struct refusal *r) {
+    int64_t n = 1;
+    if (!body_whole(o, "n", 1, CHOICES_MOST, &n, r)) return false;
+    int64_t best_of = n;
+    if (!body_whole(o, "best_of", 1, CHOICES_MOST, &best_of, r)) return false;
+    a->choices = (size_t)n;
+    return best_of == n ||
+           refuse(r, 400, "best_of",
+                  "\"best_of\" is %lld and \"n\" %lld; this server gives every answer "
+                  "that it makes",
+                  (long long)best_of, (long long)n);
+}
+
+// Chats say whether, and how many; completions how many.
+static bool read_logprobs(struct ask *a, struct json_object *o, bool chat, struct refusal *r) {
+    struct json_object *v = json_at(o, "logprobs");
+    bool none = json_object_is_type(v, json_type_boolean) && !json_object_get_boolean(v);
+    if (!chat) {
+        a->logprobs = v && !none;
+        return none || body_whole(o, "logprobs", 0, TOPS_MOST, &a->tops, r);
+    }
+    if (!body_flag(o, "logprobs", &a->logprobs, r) ||
+        !body_whole(o, "top_logprobs", 0, TOPS_MOST, &a->tops, r))
+        return false;
+    return a->logprobs || !a->tops ||
+           refuse(r, 400, "top_logprobs", "\"top_logprobs\" needs \"logprobs\": true");
+}
+
+static bool read_echo(struct ask *a, struct json_object *o, bool chat, struct refusal *r) {
+    if (!body_flag(o, "echo", &a->echo, r)) return false;
+    if (a->echo && chat) return refuse(r, 400, "echo", "\"echo\" is for /v1/completions");
+    return !a->echo || !a->logprobs ||
+           refuse(r, 400, "echo", "\"echo\" with \"logprobs\" is not supported by this server");
 }
 
 static bool add_stop(struct ask *a, struct json_object *v, struct refusal *r) {
@@ -70,12 +106,8 @@ static const struct {
     {"guided_regex", NAN, NULL},
     {"guided_choice", NAN, NULL},
     {"guided_grammar", NAN, NULL},
-    {"logprobs", NAN, NULL},
-    {"top_logprobs", 0, NULL},
     {"prompt_logprobs", NAN, NULL},
     {"n_probs", 0, NULL},
-    {"best_of", 1, NULL},
-    {"echo", NAN, NULL},
     {"suffix", NAN, NULL},
     {"adaptive_target", -1, NULL},
     {"bad_words", NAN, NULL},
@@ -109,13 +141,8 @@ static bool asks_for_text(const char *name, struct json_object *v) {
 }
 
 static bool refuse_unsupported(struct json_object *o, bool chat, struct refusal *r) {
-    int64_t n = 1;
     if (!chat && !asks_nothing(json_at(o, "tools"), NAN, NULL))
         return refuse(r, 400, "tools", "\"tools\" are for chats (/v1/chat/completions)");
-    if (!body_whole(o, "n", 1, 128, &n, r)) return false;
-    if (n > MAX_CHOICES)
-        return refuse(r, 400, "n", "\"n\" is %lld; this server gives one choice a request",
-                      (long long)n);
     for (size_t i = 0; i < UNSUPPORTED; i++) {
         const char *name = unsupported[i].name;
         struct json_object *v = json_at(o, name);
@@ -155,6 +182,7 @@ static bool read_prompt(struct ask *a, struct json_object *o, const struct text_
         return refuse(r, 400, "prompt", "\"prompt\" is a list of %zu prompts; send them one by one",
                       n);
     if (nested) v = first;
+    if (json_object_is_type(v, json_type_string) && a->echo) str_add(&a->echoed, json_text(v));
     if (json_object_is_type(v, json_type_string))
         return tok_encode(m->tokenizer, json_text(v), true, &a->prompt.ids, &e) ||
                refuse(r, 400, "prompt", "%s", e.text);
@@ -164,6 +192,7 @@ static bool read_prompt(struct ask *a, struct json_object *o, const struct text_
     for (size_t i = 0; i < n; i++)
         if (!add_id(a, json_object_array_get_idx(v, i), engine_info(m->engine)->vocab, r))
             return false;
+    if (a->echo) tok_decode(m->tokenizer, a->prompt.ids.id, n, false, &a->echoed);
     return true;
 }
 
@@ -277,7 +306,8 @@ bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model 
     bool ok = json_object_is_type(o, json_type_object) ||
               refuse(r, 400, NULL, "the body must be a JSON object, not %s",
                      body.n ? json_kind(o) : "empty");
-    ok = ok && refuse_unsupported(o, chat, r) && read_limits(a, o, r) && ask_sampling(a, o, m, r) &&
+    ok = ok && refuse_unsupported(o, chat, r) && read_limits(a, o, r) && read_choices(a, o, r) &&
+         read_logprobs(a, o, chat, r) && read_echo(a, o, chat, r) && ask_sampling(a, o, m, r) &&
          read_stops(a, o, r) &&
          (chat ? read_messages(a, o, m, kwargs, r) : read_prompt(a, o, m, r)) &&
          check_length(a, chat, m, r);
@@ -289,6 +319,7 @@ void ask_free(struct ask *a) {
     free(a->sampling.bias);
     breakers_close(a->sampling.breakers);
     ids_free(&a->stop_ids);
+    str_free(&a->echoed);
     ids_free(&a->prompt.ids);
     json_object_put(a->tools);
     for (size_t i = 0; i < a->stops; i++) str_free(&a->stop[i]);

@@ -12,6 +12,11 @@ enum { ASK_MOST = 1000000000 }; // of tokens, and of counts of them
 
 struct ask {
     bool stream, include_usage;
+    size_t choices; // answers to make
+    bool logprobs;  // tell each token's, and those of
+    int64_t tops;   // so many of the likeliest
+    bool echo;      // the prompt comes before the answer
+    struct str echoed;
     struct text_prompt prompt; // of a chat, or its ids alone
     struct json_object *tools; // that the model may call, or NULL; owned
     bool one_call;             // and only one of them

@@ -11,6 +11,16 @@
 struct worker;
 struct job; // one request on its way; belongs to the thread that submitted it
 
+// What came of one of a job's answers since the last time.
+struct job_news {
+    size_t choice;
+    struct ids ids;
+    struct chance *chance; // [chances] where the request asked for them: of each id first its own,
+    size_t chances, cap;   // whose `id` is the number of the likeliest, which come after it
+    enum finish finish;    // FINISH_STOP: the last of ids, or of those before, is the stop id
+};
+void job_news_free(struct job_news *n);
+
 enum worker_state { WORKER_LOADING, WORKER_READY, WORKER_FAILED, WORKER_STOPPED };
 
 // Begins to load path. queue: jobs that may wait for one of opt->sequences places. Strings in opt,
@@ -28,16 +38,19 @@ void worker_stop(struct worker *w);
 // Stops and frees; every job must be closed by then. NULL is fine.
 void worker_close(struct worker *w);
 
-// r's arrays are copied, but for those of its sampling, which must be there until job_close. NULL
-// with *full set when the queue is full, else when the worker isn't READY.
-struct job *worker_submit(struct worker *w, const struct request *r, bool *full);
-// Appends the ids that came since the last call to out, after waiting at most ms milliseconds for
-// some. When the result is FINISH_STOP, the last id of out is the stop id. FINISH_CANCELLED without
-// job_cancel: the worker stopped or failed.
-enum finish job_wait(struct job *j, int ms, struct ids *out);
+// Answers that can be made or wait at once, which is the most that one request may have.
+size_t worker_most(const struct worker *w);
+// `choices` answers to one prompt, which differ in their seeds: r's and those after it. r's arrays
+// are copied, but for those of its sampling, which must be there until job_close. NULL with *full
+// set when the queue is full, else when the worker isn't READY.
+struct job *worker_submit(struct worker *w, const struct request *r, size_t choices, bool *full);
+// After waiting at most ms milliseconds for some, the news of one answer; false: there are none.
+// FINISH_CANCELLED without job_cancel: the worker stopped or failed. An answer's end is told once.
+bool job_wait(struct job *j, int ms, struct job_news *out);
 // Tokens of the prompt that the caches held; known once ids came.
 int64_t job_cached(struct job *j);
-void job_cancel(struct job *j);
+void job_cancel(struct job *j, size_t choice);
+void job_cancel_all(struct job *j);
 void job_close(struct job *j); // cancels it if it runs; NULL is fine
 
 #endif

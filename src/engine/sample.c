@@ -311,7 +311,7 @@ size_t logits_top(const float *logits, int64_t vocab, struct chance *out, size_t
         for (; at > 0 && out[at - 1].p < x; at--) out[at] = out[at - 1];
         out[at] = (struct chance){(int32_t)i, x};
     }
-    *sum = top + log(total);
+    *sum = total > 0 ? top + log(total) : 0; // no logit is a number
     for (size_t i = 0; i < n; i++) out[i].p = (float)(out[i].p - *sum);
     return n;
 }

@@ -65,13 +65,13 @@ uint16_t f32_to_f16(float f) {
 
 float bf16_to_f32(uint16_t h) { return bits_f32((uint32_t)h << 16); }
 
-float e4m3_to_f32(uint8_t b) {
+static float e4m3_to_f32(uint8_t b) {
     if ((b & 127) == 127) return bits_f32(0x7fc00000);
     return f16_to_f32((uint16_t)((b & 128) << 8 | (b & 127) << 7)) *
            256; // the same but for the bias
 }
 
-float e8m0_to_f32(uint8_t b) {
+static float e8m0_to_f32(uint8_t b) {
     if (b == 0) return 0x1p-127f; // subnormal
     return bits_f32(b == 255 ? 0x7fc00000 : (uint32_t)b << 23);
 }

@@ -37,10 +37,9 @@ bool dtype_from_name(struct sv name, enum dtype *out); // exact, upper case
 float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f); // nearest, ties to even; overflow to infinity
 float bf16_to_f32(uint16_t h);
-float e4m3_to_f32(uint8_t b);  // no infinities
-float e8m0_to_f32(uint8_t b);  // 2^(b - 127); 255 is NaN
 uint16_t f32_to_bf16(float f); // nearest, ties to even; NaN stays NaN
-// Element i of memory of a float type: F32, F16, BF16, and to read F8_E4M3 and F8_E8M0.
+// Element i of memory of a float type: F32, F16, BF16, and to read F8_E4M3, which has no
+// infinities, and F8_E8M0, 2^(b - 127), where 255 is NaN.
 float load_float(const void *p, enum dtype type, int64_t i);
 void store_float(void *p, enum dtype type, int64_t i, float value);
 

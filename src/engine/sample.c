@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "engine/breakers.h"
 #include "engine/sample_parts.h"
+#include "grammar/grammar.h"
 
 static const unsigned char default_chain[FILTERS] = {
     FILTER_PENALTIES, FILTER_DRY,   FILTER_TOP_N_SIGMA, FILTER_TOP_K,       FILTER_TYPICAL_P,
@@ -165,12 +166,14 @@ struct sampler *sampler_open(const struct sampling *s, int64_t vocab) {
     p->s.bias = p->bias;
     p->s.late = p->late;
     p->s.breakers = breakers_share(s->breakers);
+    if (s->grammar) p->matcher = matcher_open(s->grammar);
     return p;
 }
 
 void sampler_close(struct sampler *s) {
     if (!s) return;
     breakers_close(s->s.breakers);
+    matcher_close(s->matcher);
     free(s->bias);
     free(s->late);
     free(s->pick);
@@ -178,6 +181,13 @@ void sampler_close(struct sampler *s) {
     free(s->match);
     free(s);
 }
+
+void sampler_go_on(struct sampler *s, const struct sampler *from) {
+    matcher_close(s->matcher);
+    s->matcher = from->matcher ? matcher_copy(from->matcher) : NULL;
+}
+
+bool sampler_lost(const struct sampler *s) { return s->lost; }
 
 // Whether the likeliest is taken, and no filter but the penalties changes which that is.
 static bool takes_best(const struct sampling *s) {
@@ -191,7 +201,7 @@ bool sampler_greedy(const struct sampler *s) {
     const struct sampling *p = &s->s;
     return takes_best(p) && !(penalties_apply(p) && in_chain(p, FILTER_PENALTIES)) &&
            !(dry_applies(p) && in_chain(p, FILTER_DRY)) && !p->biases &&
-           !(p->lates && s->made < p->min_tokens);
+           !(p->lates && s->made < p->min_tokens) && !s->matcher;
 }
 
 // splitmix64 (Steele, Lea, Flood 2014), its top 53 bits.
@@ -216,6 +226,13 @@ static void fill(struct sampler *s, const float *logits) {
             s->pick[s->bias[i].id].logit += s->bias[i].add;
     for (size_t i = 0; i < s->s.lates && s->made < s->s.min_tokens; i++)
         if (s->late[i] >= 0 && s->late[i] < s->vocab) s->pick[s->late[i]].logit = -INFINITY;
+}
+
+static void leave_allowed(struct sampler *s) {
+    const uint64_t *mask = matcher_mask(s->matcher);
+    int64_t tokens = mask ? (int64_t)matcher_tokens(s->matcher) : 0;
+    for (int64_t i = 0; i < s->vocab; i++)
+        if (i >= tokens || !(mask[i / 64] >> (i % 64) & 1)) s->pick[i].logit = -INFINITY;
 }
 
 static void apply(struct sampler *s, enum filter f, const int32_t *history, size_t n) {
@@ -275,10 +292,12 @@ static double chance_of(const struct sampler *s, int64_t i) {
 
 int32_t sampler_next(struct sampler *s, const float *logits, const int32_t *history, size_t n) {
     fill(s, logits);
+    if (s->matcher) leave_allowed(s);
     run_chain(s, history, n);
     int64_t at = draw(s);
     if (s->s.mirostat) s->mu -= s->s.mirostat_eta * (-log2(chance_of(s, at)) - s->s.mirostat_tau);
     s->made++;
+    if (s->matcher && !matcher_token(s->matcher, s->pick[at].id)) s->lost = true;
     return s->pick[at].id;
 }
 

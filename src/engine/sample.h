@@ -14,6 +14,7 @@
 #include "base/str.h"
 
 struct breakers; // breakers.h
+struct grammar;  // grammar/grammar.h
 
 enum filter {
     FILTER_PENALTIES,
@@ -63,6 +64,7 @@ struct sampling {
     const int32_t *late; // [lates] ids that are not among the first min_tokens
     size_t lates;
     int64_t min_tokens;
+    struct grammar *grammar;           // that the tokens write a text of; NULL: any
     unsigned char chain[FILTERS_MOST]; // [filters] of enum filter, in order
     size_t filters;
     uint64_t seed;
@@ -83,6 +85,10 @@ const char *filter_name(enum filter f);
 struct sampler; // one sequence's: its seed's stream and what it remembers of its tokens
 // What s points to is copied, or shared.
 struct sampler *sampler_open(const struct sampling *s, int64_t vocab);
+// Takes over from another one of the same grammar, which goes on too: what it has written counts.
+void sampler_go_on(struct sampler *s, const struct sampler *from);
+// No token could be allowed: the one that came last is none.
+bool sampler_lost(const struct sampler *s);
 bool sampler_greedy(const struct sampler *s); // it takes the greatest logit, as it is
 void sampler_close(struct sampler *s);        // NULL is fine
 // logits [vocab]. history: the tokens so far, the prompt's included. Ties go to the lowest id; NaN

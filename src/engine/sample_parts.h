@@ -13,9 +13,11 @@ struct sampler {
     struct sampling s; // its arrays are these
     struct bias *bias;
     int32_t *late;
-    int64_t vocab, made; // made: tokens so far
-    uint64_t state;      // of splitmix64
-    double mu;           // of mirostat: the most surprise that is let through, in bits
+    int64_t vocab, made;     // made: tokens so far
+    uint64_t state;          // of splitmix64
+    struct matcher *matcher; // of the grammar, NULL: none
+    bool lost;
+    double mu; // of mirostat: the most surprise that is let through, in bits
     // Made when the first token is drawn.
     struct candidate *pick; // [vocab], of which n are left
     int64_t n;

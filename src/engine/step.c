@@ -67,7 +67,9 @@ int64_t engine_fork(struct engine *e, int64_t request, const struct sampling *s,
         return 0;
     }
     if (!sampling_check(s, err)) return 0;
-    return sched_fork(&e->sched, t, sampler_open(s, e->info.vocab));
+    struct sampler *sampler = sampler_open(s, e->info.vocab);
+    if (t->sampler) sampler_go_on(sampler, t->sampler);
+    return sched_fork(&e->sched, t, sampler);
 }
 
 bool engine_draft(struct engine *e, int64_t request, const int32_t *ids, size_t n,
@@ -174,12 +176,25 @@ static void check_numbers(struct engine *e, bool bad) {
     e->nan_told = true;
 }
 
+// A grammar that the vocabulary can't go on with ends the answer, as unfinished.
+static int32_t give_up(struct task *t, int32_t id) {
+    log_say(LOG_WARN, "an answer ends early: no token goes on with what its grammar asks for");
+    t->end = t->n + 1;
+    t->at_end = FINISH_LENGTH;
+    if (t->stops) id = t->stop[0];
+    t->stops = 0;
+    return id;
+}
+
 // The token after wanted row `at`.
-static int32_t choose(struct engine *e, const struct task *t, size_t at, bool greedy) {
+static int32_t choose(struct engine *e, struct task *t, size_t at, bool greedy) {
     float *logits = e->logits + at * (size_t)e->info.vocab;
     int32_t id = greedy ? e->choice[at] : 0;
     check_numbers(e, greedy ? id < 0 : isnan(logits[0]));
-    if (!greedy) return sampler_next(t->sampler, logits, t->ids, t->n);
+    if (!greedy) {
+        id = sampler_next(t->sampler, logits, t->ids, t->n);
+        return sampler_lost(t->sampler) ? give_up(t, id) : id;
+    }
     return id < 0 ? -1 - id : id;
 }
 

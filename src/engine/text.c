@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/config.h"
+#include "engine/constraint.h"
 
 bool text_open(struct text_model *m, const char *path, const struct engine_options *opt,
                struct error *e) {
@@ -22,6 +23,7 @@ bool text_open(struct text_model *m, const char *path, const struct engine_optio
     free(dir);
     for (int tools = 0; tools < 2 && ok; tools++)
         reply_format_of(chat_source(m->chat, tools), &m->reply[tools]);
+    m->vocabulary = vocabulary_open();
     if (!ok) text_close(m);
     return ok;
 }
@@ -30,6 +32,7 @@ void text_close(struct text_model *m) {
     engine_close(m->engine);
     chat_close(m->chat);
     tok_close(m->tokenizer);
+    vocabulary_close(m->vocabulary);
     *m = (struct text_model){0};
 }
 

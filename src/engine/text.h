@@ -15,6 +15,7 @@ struct text_model {
     struct tokenizer *tokenizer;
     struct chat *chat;
     struct generation_config defaults; // eos ids, the publisher's sampling
+    struct vocabulary *vocabulary;     // for grammars (constraint.h)
     struct reply_format reply[2];      // how it replies to prompts without and with tools
 };
 

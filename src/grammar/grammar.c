@@ -1,7 +1,6 @@
 #include "grammar/grammar.h"
 
 #include <stdatomic.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +33,15 @@ static int32_t frame_rule(struct syntax *s, int32_t root, const struct grammar_f
     syn_add(s, seq, syn_until(s, f->after, true));
     syn_add(s, seq, syn_repeat(s, space, 0, 2));
     syn_add(s, seq, syn_call(s, root));
+    if (f->open.n) {
+        int32_t alt = syn_alt(s), opened = syn_seq(s), special = syn_text(s, sv(LEX_SPECIAL));
+        syn_add(s, opened, syn_repeat(s, special, 0, 1));
+        syn_add(s, opened, syn_text(s, f->open));
+        syn_add(s, opened, seq);
+        syn_add(s, alt, opened);
+        syn_add(s, alt, syn_call(s, root));
+        seq = alt;
+    }
     syn_define(s, rule, seq);
     return rule;
 }
@@ -222,14 +230,4 @@ const uint64_t *matcher_mask(struct matcher *m) {
     return mask;
 }
 
-bool matcher_apply(struct matcher *m, float *logits, size_t n) {
-    const uint64_t *mask = matcher_mask(m);
-    const struct lexicon *l = m->grammar->lexicon;
-    bool any = false;
-    for (size_t i = 0; i < n; i++) {
-        bool allowed = mask && i < l->tokens && mask[i / 64] >> (i % 64) & 1;
-        if (!allowed) logits[i] = -INFINITY;
-        any |= allowed;
-    }
-    return any;
-}
+size_t matcher_tokens(const struct matcher *m) { return m->grammar->lexicon->tokens; }

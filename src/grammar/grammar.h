@@ -20,9 +20,10 @@ enum { GRAMMAR_BYTES = 1 << 20 }; // of a grammar's text
 
 struct grammar;
 
-// What stands around a grammar's text in an answer. Empty: nothing.
+// What stands before a grammar's text in an answer. Empty: nothing. Marks may be special tokens.
 struct grammar_frame {
     struct sv after; // all is free up to this mark, after which there may be white space
+    struct sv open;  // with it, what is free begins with this mark, and need not be there at all
 };
 
 // In GBNF, llama.cpp's format, from its rule "root".
@@ -49,7 +50,6 @@ bool matcher_done(const struct matcher *m); // the text may end here
 // The tokens that may come next, as bits: token i is bit i % 64 of word i / 64, and there are
 // lexicon.words of them. Valid until the next call for any matcher of the grammar.
 const uint64_t *matcher_mask(struct matcher *m);
-// Makes -INFINITY of the logits [n] whose tokens may not come next. False: none may.
-bool matcher_apply(struct matcher *m, float *logits, size_t n);
+size_t matcher_tokens(const struct matcher *m); // of the vocabulary
 
 #endif

@@ -1,0 +1,27 @@
+// What requests ask their answers to be: grammars over a model's vocabulary. The vocabulary's bytes
+// are looked up when the first grammar is asked for. Any number of threads may ask.
+#ifndef ENGINE_CONSTRAINT_H
+#define ENGINE_CONSTRAINT_H
+
+#include "chat/reply.h"
+#include "engine/text.h"
+#include "grammar/grammar.h"
+
+enum constraint_kind { CONSTRAINT_NONE, CONSTRAINT_GBNF, CONSTRAINT_REGEX, CONSTRAINT_SCHEMA };
+
+struct constraint {
+    enum constraint_kind kind;
+    struct sv text;             // GBNF, or a regular expression
+    struct json_object *schema; // of CONSTRAINT_SCHEMA
+};
+
+// The grammar for an answer to prompt p, which may reason before it (NULL: a plain prompt). The
+// caller closes it, while m is open. NULL is a failure.
+struct grammar *constraint_grammar(const struct text_model *m, const struct constraint *c,
+                                   const struct text_prompt *p, struct error *e);
+
+struct vocabulary;
+struct vocabulary *vocabulary_open(void);
+void vocabulary_close(struct vocabulary *v); // NULL is fine
+
+#endif

@@ -370,7 +370,15 @@ static void refused_bodies(void **state) {
         {CHAT, "{" HI ",\"tool_choice\":\"required\"}", "tool_choice", "can't force a call"},
         {CHAT, "{" HI ",\"reasoning_effort\":5}", NULL, "reasoning_effort"},
         {TEXT, "{\"prompt\":\"a\",\"tools\":[{}]}", "tools", "\"tools\" are for chats"},
-        {CHAT, "{" HI ",\"response_format\":{\"type\":\"json_object\"}}", "response_format", "not"},
+        {CHAT, "{" HI ",\"response_format\":{\"type\":\"xml\"}}", "response_format", "is \"xml\""},
+        {CHAT, "{" HI ",\"response_format\":{\"type\":\"json_schema\"}}", "response_format",
+         "json_schema.schema\" is missing"},
+        {CHAT, "{" HI ",\"json_schema\":{\"properties\":{\"a\":{\"not\":{}}}}}", "json_schema",
+         "#/properties/a/not: "},
+        {CHAT, "{" HI ",\"grammar\":\"root ::= root\"}", "grammar", "never ends"},
+        {CHAT, "{" HI ",\"regex\":\"a(?=b)\"}", "regex", "lookahead"},
+        {CHAT, "{" HI ",\"regex\":\"a\",\"grammar\":\"root ::= \\\"a\\\"\"}", "regex", "exclude"},
+        {CHAT, "{" HI ",\"regex\":\"a\",\"ignore_eos\":true}", "regex", "exclude"},
         {CHAT, "{" HI ",\"modalities\":[\"text\",\"audio\"]}", "modalities", "not supported"},
         {CHAT, "{" HI ",\"modalities\":\"audio\"}", "modalities", "not supported"},
         {TEXT, "{}", "prompt", "\"prompt\" is missing"},
@@ -387,6 +395,19 @@ static void refused_bodies(void **state) {
         expect_refusal(&a, 400, cases[i].param, cases[i].message);
         answer_free(&a);
     }
+}
+
+// Answers that are held to a grammar, greedy and drawn.
+static void grammars(void **state) {
+    (void)state;
+    expect_text(CHAT, "{" HI ",\"temperature\":0,\"regex\":\"xyx\"}", "xyx", "stop");
+    expect_text(CHAT, "{" HI ",\"temperature\":2,\"grammar\":\"root ::= \\\"[\\\" [q] \\\"]\\\"\"}",
+                "[q]", "stop");
+    expect_text(CHAT,
+                "{" HI ",\"temperature\":2,\"response_format\":{\"type\":\"json_schema\","
+                "\"json_schema\":{\"name\":\"n\",\"strict\":true,\"schema\":{\"const\":true}}}}",
+                "true", "stop");
+    expect_text(TEXT, "{\"prompt\":\"a\",\"json_schema\":{\"enum\":[12]}}", "12", "stop");
 }
 
 // What asks for nothing special is no reason to refuse.
@@ -452,6 +473,7 @@ int main(void) {
         cmocka_unit_test(kept_alive),
         cmocka_unit_test(slow_reader),
         cmocka_unit_test(refused_bodies),
+        cmocka_unit_test(grammars),
         cmocka_unit_test(harmless_fields),
         cmocka_unit_test(routes),
         cmocka_unit_test(long_prompts),

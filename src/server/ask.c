@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "engine/breakers.h"
+#include "grammar/grammar.h"
+#include "server/ask_grammar.h"
 #include "server/ask_sampling.h"
 #include "server/body.h"
 
@@ -98,14 +100,7 @@ static const struct {
 } unsupported[] = {
     {"functions", NAN, NULL},
     {"function_call", NAN, "none"},
-    {"response_format", NAN, NULL},
-    {"json_schema", NAN, NULL},
-    {"grammar", NAN, NULL},
-    {"regex", NAN, NULL},
-    {"guided_json", NAN, NULL},
-    {"guided_regex", NAN, NULL},
     {"guided_choice", NAN, NULL},
-    {"guided_grammar", NAN, NULL},
     {"prompt_logprobs", NAN, NULL},
     {"n_probs", 0, NULL},
     {"suffix", NAN, NULL},
@@ -133,7 +128,6 @@ static bool asks_nothing(struct json_object *v, double number, const char *word)
 
 // The ways to ask for plain text by fields that could ask for more.
 static bool asks_for_text(const char *name, struct json_object *v) {
-    if (!strcmp(name, "response_format")) return sv_is(json_text_at(v, "type"), "text");
     if (!strcmp(name, "modalities"))
         return json_object_is_type(v, json_type_array) && json_object_array_length(v) == 1 &&
                sv_is(json_text(json_object_array_get_idx(v, 0)), "text");
@@ -310,7 +304,7 @@ bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model 
          read_logprobs(a, o, chat, r) && read_echo(a, o, chat, r) && ask_sampling(a, o, m, r) &&
          read_stops(a, o, r) &&
          (chat ? read_messages(a, o, m, kwargs, r) : read_prompt(a, o, m, r)) &&
-         check_length(a, chat, m, r);
+         check_length(a, chat, m, r) && ask_grammar(a, o, chat, m, r);
     json_object_put(o);
     return ok;
 }
@@ -318,6 +312,7 @@ bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model 
 void ask_free(struct ask *a) {
     free(a->sampling.bias);
     breakers_close(a->sampling.breakers);
+    grammar_close(a->sampling.grammar);
     ids_free(&a->stop_ids);
     str_free(&a->echoed);
     ids_free(&a->prompt.ids);

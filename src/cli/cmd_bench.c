@@ -76,12 +76,13 @@ static void compare(const struct engine *engine, const struct report *report, st
     r->of_limit = r->of_bandwidth > r->of_ops ? r->of_bandwidth : r->of_ops;
 }
 
-// A GPU multiplies in bf16; on the CPU weights in few bits may be multiplied in 8, others in f32.
+// On the CPU weights in few bits may be multiplied in 8; others, and all on a GPU, in bf16 where
+// there is an instruction for it.
 static void choose_peak(struct report *r, bool native) {
     bool int8 = native && r->info->bits_per_weight < 16 && r->machine.int8 > r->machine.f32;
     bool bf16 = native && r->machine.bf16 > r->machine.f32;
-    r->peak_name = bf16 ? "bf16" : int8 ? "int8" : "f32";
-    r->peak = bf16 ? r->machine.bf16 : int8 ? r->machine.int8 : r->machine.f32;
+    r->peak_name = int8 ? "int8" : bf16 ? "bf16" : "f32";
+    r->peak = int8 ? r->machine.int8 : bf16 ? r->machine.bf16 : r->machine.f32;
 }
 
 static bool measure(struct engine *engine, struct report *r, bool progress, struct error *e) {

@@ -83,7 +83,7 @@ static int serve(char **argv) {
 static const struct variable variables[] = {
     {"MLXCEL_LOG", "The least level of messages shown: error, warn (the default), info, debug."},
     {"MLXCEL_CPU_ISA",
-     "The CPU kernels to use: plain, avx2, avx512, neon, dotprod, best (the default)."},
+     "The CPU kernels to use: plain, avx2, avx512, avx512-bf16, neon, dotprod, best (the default)."},
     {"MLXCEL_WEIGHT_MATERIALIZATION",
      "Eager (the default): weights are read while loading; lazy: when needed."},
 };

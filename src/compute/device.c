@@ -90,6 +90,7 @@ bool device_measure(struct device *d, struct device_speed *out, struct error *e)
 }
 
 const char *isa_name(enum isa isa) {
-    static const char *const names[] = {"plain", "avx2", "avx512", "neon", "dotprod", "best"};
+    static const char *const names[] = {"plain", "avx2",    "avx512", "avx512-bf16",
+                                        "neon",  "dotprod", "best"};
     return names[isa];
 }

@@ -8,7 +8,7 @@
 struct ops;
 struct cuda;
 
-enum isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_NEON, ISA_DOTPROD, ISA_BEST };
+enum isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16, ISA_NEON, ISA_DOTPROD, ISA_BEST };
 
 struct device_options {
     struct pool_options pool; // CPU
@@ -20,6 +20,7 @@ struct device {
     char name[64];     // "cpu (avx512, 2 threads)"
     bool host;         // its addresses are host addresses
     struct pool *pool; // CPU
+    enum isa isa;      // CPU: that of the kernels
     const struct cpu_kernels *kernels;
     struct cuda *cuda; // CUDA
 };
@@ -46,13 +47,13 @@ void device_memory(const struct device *d, size_t *available, size_t *total);
 // Operations a second from registers, a multiply-add counting as two; 0 where no kernel here
 // computes in that type.
 struct device_peak {
-    double f32, int8;
+    double f32, int8, bf16;
 };
 
 // What the device can do at best, measured: a second or two.
 struct device_speed {
     double read, copy; // bytes a second of memory beyond the caches; a copied byte counts as two
-    double f32, int8, bf16; // as in device_peak; on a GPU bf16 is that of a large product
+    double f32, int8, bf16;              // of device_peak; on a GPU bf16 is that of a large product
     struct device_peak of_isa[ISA_BEST]; // CPU: of each instruction set that the machine has
 };
 bool device_measure(struct device *d, struct device_speed *out, struct error *e);

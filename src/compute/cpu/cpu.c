@@ -502,10 +502,11 @@ bool isa_supported(enum isa isa) {
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                 __builtin_cpu_supports("bmi2");
     if (isa == ISA_AVX2) return avx2;
-    if (isa == ISA_AVX512)
-        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512vnni");
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vnni");
+    if (isa == ISA_AVX512) return avx512;
+    if (isa == ISA_AVX512_BF16) return avx512 && __builtin_cpu_supports("avx512bf16");
 #elif defined(__aarch64__)
     if (isa == ISA_NEON) return true;
     if (isa == ISA_DOTPROD) return has_dotprod();
@@ -513,10 +514,10 @@ bool isa_supported(enum isa isa) {
     return isa == ISA_BEST;
 }
 
-const struct cpu_kernels *cpu_kernels_of(enum isa isa) {
+static const struct cpu_kernels *kernels_of(enum isa isa) {
 #if defined(__x86_64__)
     if (isa == ISA_AVX2) return &kernels_avx2;
-    if (isa == ISA_AVX512) return &kernels_avx512;
+    if (isa == ISA_AVX512 || isa == ISA_AVX512_BF16) return &kernels_avx512;
 #elif defined(__aarch64__)
     if (isa == ISA_NEON) return &kernels_neon;
     if (isa == ISA_DOTPROD) return &kernels_dotprod;
@@ -564,7 +565,8 @@ struct device *cpu_open(const struct device_options *opt, struct error *e) {
     d->ops = &cpu_ops;
     d->host = true;
     d->pool = pool;
-    d->kernels = cpu_kernels_of(isa);
+    d->isa = isa;
+    d->kernels = kernels_of(isa);
     snprintf(d->name, sizeof d->name, "cpu (%s, %d thread%s)", isa_name(isa), pool_threads(pool),
              pool_threads(pool) == 1 ? "" : "s");
     return d;

@@ -10,8 +10,9 @@
 void cpu_rows(struct context *c, int64_t n, int64_t cost, void (*fn)(void *arg, int64_t row),
               void *arg);
 
-// The product y = x w^T, for which x is rounded, in scratch, where the context's precision and w
-// allow it: once for all weights of a kind, unless it is in an order of columns that is w's alone.
+// The product y = x w^T. Where the context's precision and w allow it, x is rounded for it: to bf16
+// by the kernel, or to 8 bits in scratch, once for all weights of a kind, unless it is in an order
+// of columns that is w's alone.
 struct matmul cpu_product(struct context *c, struct tensor y, struct tensor x,
                           const struct weight *w, bool alone, struct q8 *rounded[Q8_KINDS]);
 
@@ -57,7 +58,6 @@ void cpu_log_decay(struct context *c, struct tensor y, struct tensor x, struct t
                    struct tensor bias);
 void cpu_delta_rule(struct context *c, struct tensor y, const struct delta_inputs *in,
                     const struct delta *d, const struct rows *rows, struct tensor state);
-const struct cpu_kernels *cpu_kernels_of(enum isa isa); // what the machine may lack
 bool cpu_measure(struct device *d, struct device_speed *out, struct error *e);
 
 #endif

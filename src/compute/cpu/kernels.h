@@ -52,6 +52,7 @@ struct matmul {
     const struct q8 *q; // [n, in / 32], or NULL: compute in f32
     float *y;           // [n, ldy]
     int64_t ldx, ldy;
+    bool bf16; // x is rounded to bf16, as w is, whose rows lie together
 };
 struct tile {
     int64_t r0, r1, o0, o1;
@@ -219,6 +220,9 @@ struct cpu_kernels {
     void (*delta_mix)(const struct delta_mix *d);
     void (*delta_carry)(const struct delta_carry *d);
 };
+
+// Products with bf16 weights of kernels_avx512, on CPUs that multiply pairs of them (AVX512-BF16).
+void matmul_avx512_bf16(const struct matmul *m, const struct tile *t, float *work);
 
 extern const struct cpu_kernels kernels_plain, kernels_avx2, kernels_avx512, kernels_neon,
     kernels_dotprod;

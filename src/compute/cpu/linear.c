@@ -82,6 +82,11 @@ static bool rounds_for(const struct context *c, const struct weight *w) {
     return known && c->precision == PRECISION_NATIVE && c->dev->kernels->quantize;
 }
 
+static bool in_bf16(const struct context *c, const struct weight *w) {
+    return c->dev->isa == ISA_AVX512_BF16 && c->precision == PRECISION_NATIVE &&
+           w->layout == WEIGHT_DENSE && w->data.type == DT_BF16 && w->data.stride[1] == 1;
+}
+
 // Tasks of as many outputs as leave each thread several; where the outputs are too few for that,
 // x is cut into bands of rows as well, not too short, since every band decodes the weights again.
 static void cut_tasks(struct linear_job *j, int count, const struct weight *const w[],
@@ -105,7 +110,8 @@ struct matmul cpu_product(struct context *c, struct tensor y, struct tensor x,
     struct q8 *own = NULL, **q = alone ? &own : &rounded[q8_kind_of(w)];
     bool rounds = rounds_for(c, w);
     if (rounds && !*q) *q = round_rows(c, x, w);
-    return (struct matmul){w, x.data, rounds ? *q : NULL, y.data, x.stride[0], y.stride[0]};
+    return (struct matmul){w,           x.data,      rounds ? *q : NULL, y.data,
+                           x.stride[0], y.stride[0], in_bf16(c, w)};
 }
 
 // Fills j's products and runs them.

@@ -11,8 +11,9 @@
 struct peak_loops {
     double (*f32)(int64_t rounds, float *sink);
     double (*int8)(int64_t rounds, float *sink); // NULL: the kernels have no 8-bit products
+    double (*bf16)(int64_t rounds, float *sink); // NULL: they have none in bf16
 };
 
-extern const struct peak_loops peak_avx2, peak_avx512, peak_neon, peak_dotprod;
+extern const struct peak_loops peak_avx2, peak_avx512, peak_avx512_bf16, peak_neon, peak_dotprod;
 
 #endif

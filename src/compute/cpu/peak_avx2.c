@@ -28,4 +28,4 @@ static double int8(int64_t rounds, float *sink) {
     return 2.0 * 32 * CHAINS * (double)rounds;
 }
 
-const struct peak_loops peak_avx2 = {f32, int8};
+const struct peak_loops peak_avx2 = {.f32 = f32, .int8 = int8};

@@ -33,4 +33,4 @@ static double int8(int64_t rounds, float *sink) {
     return 2.0 * 16 * CHAINS * (double)rounds;
 }
 
-const struct peak_loops peak_neon = {f32, int8};
+const struct peak_loops peak_neon = {.f32 = f32, .int8 = int8};

@@ -60,12 +60,13 @@ INLINE void dots(int wr, int xr, enum dtype type, bool fetch, const struct chunk
             for (int a = 0; a < wr; a++)
                 acc[a][b] = vf_fma(vf_load(left[a]), vf_load(right[b]), acc[a][b]);
     }
-    float sum[6][TILE_W];
-    for (int b = 0; b < xr; b++)
-        for (int a = 0; a < wr; a++) sum[b][a] = vf_sum(acc[a][b]);
     for (int b = 0; b < xr; b++) {
-        float *y = c->y + (r + b) * c->ldy + o;
-        for (int a = 0; a < wr; a++) y[a] = (c->start ? c->start[o + a] : y[a]) + sum[b][a];
+        float *y = c->y + (r + b) * c->ldy + o, sum[TILE_W];
+        if (wr == TILE_W)
+            vf_sum4((const vf[]){acc[0][b], acc[1][b], acc[2][b], acc[3][b]}, sum);
+        else
+            for (int a = 0; a < wr; a++) sum[a] = vf_sum(acc[a][b]);
+        for (int a = 0; a < wr; a++) y[a] = (c->start ? c->start[o + a] : y[a]) + sum[a];
     }
 }
 

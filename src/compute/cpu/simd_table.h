@@ -27,6 +27,12 @@ static void matmul_tile(const struct matmul *m, const struct tile *t, float *wor
 #include "compute/cpu/simd_q8_many.h"
 
 static void matmul_tile(const struct matmul *m, const struct tile *t, float *work) {
+#if defined(__AVX512F__)
+    if (m->bf16) {
+        matmul_avx512_bf16(m, t, work);
+        return;
+    }
+#endif
     if (f8_direct(m, t))
         matmul_f8(m, t);
     else if (!m->q)

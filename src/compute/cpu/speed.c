@@ -89,16 +89,18 @@ static double plain_f32(int64_t rounds, float *sink) {
     return 2.0 * WIDTH * (double)rounds;
 }
 
-static struct peak_loops loops_of(const struct cpu_kernels *kernels) {
+static struct peak_loops loops_of(enum isa isa) {
 #if defined(__x86_64__)
-    if (kernels == &kernels_avx2) return peak_avx2;
-    if (kernels == &kernels_avx512) return peak_avx512;
+    if (isa == ISA_AVX2) return peak_avx2;
+    if (isa == ISA_AVX512) return peak_avx512;
+    if (isa == ISA_AVX512_BF16)
+        return (struct peak_loops){peak_avx512.f32, peak_avx512.int8, peak_avx512_bf16.bf16};
 #elif defined(__aarch64__)
-    if (kernels == &kernels_neon) return peak_neon;
-    if (kernels == &kernels_dotprod) return (struct peak_loops){peak_neon.f32, peak_dotprod.int8};
+    if (isa == ISA_NEON) return peak_neon;
+    if (isa == ISA_DOTPROD) return (struct peak_loops){peak_neon.f32, peak_dotprod.int8, NULL};
 #endif
-    (void)kernels;
-    return (struct peak_loops){plain_f32, NULL};
+    (void)isa;
+    return (struct peak_loops){.f32 = plain_f32};
 }
 
 struct burn {
@@ -146,14 +148,13 @@ bool cpu_measure(struct device *d, struct device_speed *out, struct error *e) {
     out->copy = sweep(d, &s, pool_threads(d->pool), copy_piece);
     device_free(d, s.buffer);
     for (int isa = ISA_PLAIN; isa < ISA_BEST; isa++) {
-        const struct cpu_kernels *kernels = cpu_kernels_of((enum isa)isa);
-        bool own = kernels == d->kernels;
+        bool own = isa == (int)d->isa;
         // The plain C is as slow as it is, and says nothing of a machine that has better.
         if (!isa_supported((enum isa)isa) || (isa == ISA_PLAIN && !own)) continue;
-        struct peak_loops loops = loops_of(kernels);
-        struct device_peak peak = {burn(d, loops.f32), burn(d, loops.int8)};
+        struct peak_loops loops = loops_of((enum isa)isa);
+        struct device_peak peak = {burn(d, loops.f32), burn(d, loops.int8), burn(d, loops.bf16)};
         out->of_isa[isa] = peak;
-        if (own) out->f32 = peak.f32, out->int8 = peak.int8;
+        if (own) out->f32 = peak.f32, out->int8 = peak.int8, out->bf16 = peak.bf16;
     }
     return true;
 }

@@ -96,6 +96,7 @@ static void check_products(struct machine *m) {
                           on_cpu() ? isa_name(m->isa) : m->dev->name,
                           layouts[l].kind == WEIGHT_MXFP4   ? "mxfp4"
                           : layouts[l].kind == WEIGHT_DENSE ? "bf16"
+                          : layouts[l].kind == WEIGHT_NVFP4 ? "nvfp4"
                                                             : "affine",
                           layouts[l].bits, layouts[l].group, 100 * off);
         assert_true(off < 0.01);

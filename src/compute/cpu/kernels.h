@@ -8,7 +8,8 @@
 
 #include "compute/recurrent.h"
 
-// Codes that products with activations in 8 bits take: affine ones, and e2m1.
+// Codes that products with activations in 8 bits take: affine ones, and e2m1 with a scale for each
+// block of 32, or for each half of one.
 enum q8_kind {
     Q8_CODES2,
     Q8_CODES3,
@@ -17,16 +18,20 @@ enum q8_kind {
     Q8_CODES6,
     Q8_CODES8,
     Q8_FLOATS4,
+    Q8_HALVES4,
 };
-enum { Q8_KINDS = Q8_FLOATS4 + 1 };
+enum { Q8_KINDS = Q8_HALVES4 + 1 };
+
+static inline bool q8_floats(enum q8_kind kind) { return kind >= Q8_FLOATS4; }
 
 static inline int q8_bits(enum q8_kind kind) {
-    return kind == Q8_CODES8 ? 8 : kind == Q8_FLOATS4 ? 4 : 2 + (int)kind;
+    return kind == Q8_CODES8 ? 8 : q8_floats(kind) ? 4 : 2 + (int)kind;
 }
 
 // For other weights than those that are rounded for, any.
 static inline enum q8_kind q8_kind_of(const struct weight *w) {
     if (w->layout == WEIGHT_MXFP4) return Q8_FLOATS4;
+    if (w->layout == WEIGHT_NVFP4) return Q8_HALVES4;
     return w->bits >= 2 && w->bits <= 6 ? (enum q8_kind)(w->bits - 2) : Q8_CODES8;
 }
 
@@ -39,7 +44,8 @@ struct q8 {
     float moved; // -Q8_FLOAT * scale
     float sum;   // of the exact activations, for the weights' bias
     // Q8_BITS - centre * sum of q. A sum of code * q that begins with it is that of the signed
-    // codes, code - centre, and seen as a float it is that sum plus Q8_FLOAT.
+    // codes, code - centre, and seen as a float it is that sum plus Q8_FLOAT. Of Q8_HALVES4: the
+    // same of each half without Q8_BITS, in 16 bits, the first one's in the lower ones.
     int32_t start;
 };
 enum { Q8_BITS = 0x4b400000 };

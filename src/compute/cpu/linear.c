@@ -77,7 +77,8 @@ static struct tensor ordered(struct context *c, struct tensor x, const struct we
 }
 
 static bool rounds_for(const struct context *c, const struct weight *w) {
-    bool known = w->layout == WEIGHT_MXFP4 || (w->layout == WEIGHT_AFFINE && w->bits > 1);
+    bool known = w->layout == WEIGHT_MXFP4 || (w->layout == WEIGHT_AFFINE && w->bits > 1) ||
+                 (w->layout == WEIGHT_NVFP4 && w->in % 32 == 0);
     known = known && w->in * w->bits >= 128; // kernels read 16 bytes at a time
     return known && c->precision == PRECISION_NATIVE && c->dev->kernels->quantize;
 }

@@ -75,7 +75,7 @@ INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const struct
     }
     vi c = vi_load_some(codes, n * 16), low = vi_and(c, vi_low());
     vi high = vi_and(vi_shift4(c), vi_low());
-    if (kind == Q8_FLOATS4) {
+    if (q8_floats(kind)) {
         low = vi_e2m1(low);
         high = vi_e2m1(high);
     }
@@ -93,9 +93,8 @@ INLINE void transpose_blocks(vi a[SPAN]) {
 }
 
 // The sum in f32 from that without its start.
-INLINE vf span_sum(enum q8_kind kind, vi s, const struct q8 *x) {
-    (void)kind;
-    return sum_of_bits(vi_add(s, vi_set(x->start)));
+INLINE vf span_sum(enum q8_kind kind, int half, vi s, const struct q8 *x) {
+    return sum_of_bits(vi_add(s, vi_set(start_of(kind, half, x))));
 }
 
 #else
@@ -132,7 +131,7 @@ INLINE vi span_dots(enum q8_kind kind, const uint8_t *codes, int n, const struct
     }
     vi c = n > 1 ? vi_load(codes) : vi_two(codes, codes), low = vi_and(c, vi_low());
     vi high = vi_and(vi_shift4(c), vi_low());
-    if (kind == Q8_FLOATS4)
+    if (q8_floats(kind))
         c = _mm256_add_epi16(signed_pairs(vi_e2m1(low), q[0]), signed_pairs(vi_e2m1(high), q[1]));
     else
         c = _mm256_add_epi16(_mm256_maddubs_epi16(low, q[0]), _mm256_maddubs_epi16(high, q[1]));
@@ -148,9 +147,9 @@ INLINE void transpose_blocks(vi a[SPAN]) {
 
 // The sum in f32. Those of codes of 8 bits and of e2m1 are of signed codes, the others lack their
 // start.
-INLINE vf span_sum(enum q8_kind kind, vi s, const struct q8 *x) {
-    if (kind == Q8_CODES8 || kind == Q8_FLOATS4) return _mm256_cvtepi32_ps(s);
-    return sum_of_bits(vi_add(s, vi_set(x->start)));
+INLINE vf span_sum(enum q8_kind kind, int half, vi s, const struct q8 *x) {
+    if (kind == Q8_CODES8 || q8_floats(kind)) return _mm256_cvtepi32_ps(s);
+    return sum_of_bits(vi_add(s, vi_set(start_of(kind, half, x))));
 }
 
 #endif
@@ -158,15 +157,20 @@ INLINE vf span_sum(enum q8_kind kind, vi s, const struct q8 *x) {
 // n blocks of x in the order of their codes (span_dots).
 INLINE void load_span(enum q8_kind kind, const struct q8 *x, int n, vi q[2]) {
     load_block_halves(kind, x, n, q);
+    if (kind == Q8_HALVES4) { // even elements, and odd ones
+        vi even = vi_low64(q[0], q[1]), odd = vi_high64(q[0], q[1]);
+        q[0] = even;
+        q[1] = odd;
+    }
     if (kind != Q8_CODES2) return;
     vi even = vi_low32(q[0], q[1]), odd = vi_high32(q[0], q[1]); // as load_halves has them
     q[0] = even;
     q[1] = odd;
 }
 
-// The sums of four outputs' blocks. Parts of sums of codes of up to 5 bits fit 16 bits: 8 * 31 *
-// 127 at most.
-INLINE vi sum_four(enum q8_kind kind, const vi s[4]) {
+// The sums of four outputs' blocks, or of their halves, of which the second's are in *more. Parts
+// of sums of codes of up to 5 bits fit 16 bits: 8 * 31 * 127 at most.
+INLINE vi sum_four(enum q8_kind kind, const vi s[4], vi *more) {
     vi a, b, ones = vi_set16(1);
     if (q8_bits(kind) > 5) {
         a = vi_add(vi_low32(s[0], s[1]), vi_high32(s[0], s[1])); // 0 1 0 1
@@ -175,7 +179,13 @@ INLINE vi sum_four(enum q8_kind kind, const vi s[4]) {
     }
     a = vi_madd(vi_pack(s[0], s[1]), ones); // 0 0 1 1
     b = vi_madd(vi_pack(s[2], s[3]), ones);
-    return vi_add(vi_even32(a, b), vi_odd32(a, b));
+    *more = vi_odd32(a, b);
+    return kind == Q8_HALVES4 ? vi_even32(a, b) : vi_add(vi_even32(a, b), *more);
+}
+
+// The first of a block's groups, as they are loaded.
+INLINE int64_t group_at(enum q8_kind kind, const struct few *f, int64_t block) {
+    return kind == Q8_HALVES4 ? 2 * block : block >> f->shift;
 }
 
 // y and its part of n blocks
@@ -183,7 +193,7 @@ INLINE vf add_span(enum q8_kind kind, const struct few *f, int64_t block, int n,
     int64_t bytes = 4 * q8_bits(kind), at = block * bytes;
     int64_t next = ahead_of(at, CODES_AHEAD, f->blocks * bytes, f->next * f->stride);
     const struct q8 *x = f->x + block;
-    vi q[2], s[SPAN];
+    vi q[2], s[SPAN], more[SPAN];
     load_span(kind, x, n, q);
     for (int i = 0; i < SPAN; i++) {
         vi four[4];
@@ -193,13 +203,18 @@ INLINE vf add_span(enum q8_kind kind, const struct few *f, int64_t block, int n,
             for (int64_t l = 0; l < SPAN * bytes; l += 64)
                 _mm_prefetch((const char *)codes + next + l, _MM_HINT_T0);
         }
-        s[i] = sum_four(kind, four);
+        s[i] = sum_four(kind, four, &more[i]);
     }
     transpose_blocks(s);
+    if (kind == Q8_HALVES4) transpose_blocks(more);
     for (int i = 0; i < n; i++) {
-        int64_t g = (((block + i) >> f->shift) - f->p.from) * LANES;
-        vf bias = kind == Q8_FLOATS4 ? vf_zero() : vf_load(f->p.bias + g);
-        y = add_block(y, span_sum(kind, s[i], x + i), vf_load(f->p.scale + g), bias, x + i);
+        int64_t g = (group_at(kind, f, block + i) - f->p.from) * LANES;
+        const float *scale = f->p.scale + g;
+        vf bias = q8_floats(kind) ? vf_zero() : vf_load(f->p.bias + g);
+        y = add_block(y, span_sum(kind, 0, s[i], x + i), vf_load(scale), bias, x + i);
+        if (kind == Q8_HALVES4)
+            y = add_block(y, span_sum(kind, 1, more[i], x + i), vf_load(scale + LANES), bias,
+                          x + i);
     }
     return y;
 }
@@ -223,17 +238,19 @@ INLINE void few_blocks(int xr, enum q8_kind kind, const struct few *f, int64_t b
                        vf y[Q8_ROWS]) {
     int64_t bytes = 4 * q8_bits(kind), lines = (LANES * bytes + 63) / 64;
     for (; block < end; block++) {
-        int64_t g = ((block >> f->shift) - f->p.from) * LANES;
+        int64_t g = (group_at(kind, f, block) - f->p.from) * LANES;
         int64_t next = ahead_of(block * bytes, CODES_AHEAD, f->blocks * bytes, f->next * f->stride);
-        vf scale = vf_load(f->p.scale + g), bias = vf_zero();
-        if (kind != Q8_FLOATS4) bias = vf_load(f->p.bias + g);
+        vf scale[2] = {vf_load(f->p.scale + g)}, bias = vf_zero();
+        if (kind == Q8_HALVES4) scale[1] = vf_load(f->p.scale + g + LANES);
+        if (!q8_floats(kind)) bias = vf_load(f->p.bias + g);
         vi c[8];
         load_codes(kind, &f->p, block, c);
         for (int64_t i = 0; i < lines; i++) // of some rows in turn
             _mm_prefetch((const char *)f->p.codes[(block * lines + i) % LANES] + next, _MM_HINT_T0);
         for (int r = 0; r < xr; r++) {
             const struct q8 *x = f->x + r * f->blocks + block;
-            y[r] = add_block(y[r], block_sum(kind, c, x), scale, bias, x);
+            for (int half = 0; half < (kind == Q8_HALVES4 ? 2 : 1); half++)
+                y[r] = add_block(y[r], block_sum(kind, half, c, x), scale[half], bias, x);
         }
     }
 }
@@ -254,15 +271,16 @@ INLINE void fetch_scales(const struct few *f, const struct tensor *t,
 // y += the products of LANES outputs with xr rows of x, by chunks of 16 bytes of scales
 INLINE void few_panel(int xr, enum q8_kind kind, const struct weight *w, struct few *f,
                       vf y[Q8_ROWS]) {
-    int64_t groups = f->blocks >> f->shift, some = kind == Q8_FLOATS4 ? 16 : 8;
+    int64_t groups = group_at(kind, f, f->blocks), some = q8_floats(kind) ? 16 : 8;
     f->p.groups = groups < some ? groups : some;
     for (int64_t block = 0, chunk = 0, end; block < f->blocks; block = end, chunk++) {
-        f->p.from = block >> f->shift;
+        f->p.from = group_at(kind, f, block);
         if (f->p.from + some > groups) f->p.from = groups - f->p.groups; // some once more
-        end = (f->p.from + f->p.groups) << f->shift;
+        end = f->p.from + f->p.groups;
+        end = kind == Q8_HALVES4 ? end / 2 : end << f->shift;
         load_scales(kind, w, &f->p);
         fetch_scales(f, &w->scales, f->p.scales, chunk);
-        if (kind != Q8_FLOATS4) fetch_scales(f, &w->biases, f->p.biases, chunk);
+        if (!q8_floats(kind)) fetch_scales(f, &w->biases, f->p.biases, chunk);
         if (xr == 1)
             y[0] = add_spans(kind, f, block, end, y[0]);
         else
@@ -308,12 +326,15 @@ static void few_codes8(int xr, const struct weight *w, struct few *f, vf y[Q8_RO
 static void few_floats4(int xr, const struct weight *w, struct few *f, vf y[Q8_ROWS]) {
     q8_few_rows(xr, Q8_FLOATS4, w, f, y);
 }
+static void few_halves4(int xr, const struct weight *w, struct few *f, vf y[Q8_ROWS]) {
+    q8_few_rows(xr, Q8_HALVES4, w, f, y);
+}
 
 static void q8_few(const struct matmul *m, const struct tile *t, float *work) {
     static void (*const of_kind[])(int, const struct weight *, struct few *, vf *) = {
-        [Q8_CODES2] = few_codes2,  [Q8_CODES3] = few_codes3, [Q8_CODES4] = few_codes4,
-        [Q8_CODES5] = few_codes5,  [Q8_CODES6] = few_codes6, [Q8_CODES8] = few_codes8,
-        [Q8_FLOATS4] = few_floats4};
+        [Q8_CODES2] = few_codes2,   [Q8_CODES3] = few_codes3,  [Q8_CODES4] = few_codes4,
+        [Q8_CODES5] = few_codes5,   [Q8_CODES6] = few_codes6,  [Q8_CODES8] = few_codes8,
+        [Q8_FLOATS4] = few_floats4, [Q8_HALVES4] = few_halves4};
     const struct weight *w = m->w;
     int xr = (int)(t->r1 - t->r0);
     struct few f = {.blocks = w->in / 32, .stride = w->data.stride[0] * 4};

@@ -28,13 +28,12 @@ INLINE void store_codes(enum q8_kind kind, const vi c[8], uint8_t *to) {
     for (int i = 0; i < 8; i++) vi_store(to + i * VECS * LANES * 4, c[i]);
 }
 
-// Each lane's sum of code times q over a block, which begins with `start`.
-INLINE void block_sums(int xr, enum q8_kind kind, const uint8_t *codes, const struct q8 *x,
-                       int64_t ldq, vi sum[MANY_ROWS][VECS]) {
-    (void)kind;
+// Each lane's sum of code times q over a block, or a half of it, which begins with `start`.
+INLINE void block_sums(int xr, enum q8_kind kind, int half, const uint8_t *codes,
+                       const struct q8 *x, int64_t ldq, vi sum[MANY_ROWS][VECS]) {
     for (int r = 0; r < xr; r++)
-        for (int v = 0; v < VECS; v++) sum[r][v] = vi_set(x[r * ldq].start);
-    for (int i = 0; i < 8; i++) {
+        for (int v = 0; v < VECS; v++) sum[r][v] = vi_set(start_of(kind, half, x + r * ldq));
+    for (int i = quads_from(kind, half); i < quads_to(kind, half); i++) {
         vi c[VECS];
         for (int v = 0; v < VECS; v++) c[v] = vi_load(codes + (i * VECS + v) * LANES * 4);
         for (int r = 0; r < xr; r++) {
@@ -52,14 +51,14 @@ INLINE void block_sums(int xr, enum q8_kind kind, const uint8_t *codes, const st
 enum { MANY_ROWS = 2, PARTS_MOST = 2 };
 static inline int q8_parts(enum q8_kind kind) { return kind == Q8_CODES8 ? 2 : 1; }
 static inline int q8_sums(enum q8_kind kind) {
-    return kind == Q8_CODES6 ? 2 : kind == Q8_CODES5 || kind == Q8_FLOATS4 ? 4 : 8;
+    return kind == Q8_CODES6 ? 2 : kind == Q8_CODES5 || q8_floats(kind) ? 4 : 8;
 }
 
 INLINE void store_codes(enum q8_kind kind, const vi c[8], uint8_t *to) {
     enum { SIZE = VECS * LANES * 4 };
     vi low = vi_low(), move = _mm256_set1_epi8(12);
     for (int i = 0; i < 8; i++) {
-        if (kind == Q8_FLOATS4)
+        if (q8_floats(kind))
             vi_store(to + i * SIZE, _mm256_add_epi8(c[i], move));
         else if (kind != Q8_CODES8)
             vi_store(to + i * SIZE, c[i]);
@@ -76,9 +75,9 @@ static inline vi vi_in_order(vi a) {
     return a;
 }
 
-// sum += by * the quads [from, to) of a block; the first part sets it
-INLINE void add_part(int xr, bool first, int from, int to, int by, const uint8_t *codes,
-                     const struct q8 *x, int64_t ldq, vi sum[MANY_ROWS][VECS]) {
+// sum += by * the quads [from, to) of a block
+INLINE void add_part(int xr, int from, int to, int by, const uint8_t *codes, const struct q8 *x,
+                     int64_t ldq, vi sum[MANY_ROWS][VECS]) {
     vi part[MANY_ROWS][VECS];
     for (int i = from; i < to; i++) {
         vi c[VECS];
@@ -93,32 +92,31 @@ INLINE void add_part(int xr, bool first, int from, int to, int by, const uint8_t
         }
     }
     for (int r = 0; r < xr; r++) {
-        vi start = vi_set(x[r * ldq].start);
-        for (int v = 0; v < VECS; v++) {
-            vi all = vi_madd(part[r][v], vi_set16((int16_t)by));
-            sum[r][v] = vi_add(first ? start : sum[r][v], all);
-        }
+        for (int v = 0; v < VECS; v++)
+            sum[r][v] = vi_add(sum[r][v], vi_madd(part[r][v], vi_set16((int16_t)by)));
     }
 }
 
-// Each lane's sum of code times q over a block, which begins with `start`.
-INLINE void block_sums(int xr, enum q8_kind kind, const uint8_t *codes, const struct q8 *x,
-                       int64_t ldq, vi sum[MANY_ROWS][VECS]) {
-    int most = q8_sums(kind);
-    add_part(xr, true, 0, most, 1, codes, x, ldq, sum);
-    for (int i = most; i < 8; i += most) add_part(xr, false, i, i + most, 1, codes, x, ldq, sum);
-    if (kind == Q8_CODES8) add_part(xr, false, 0, 8, 16, codes + 8 * VECS * LANES * 4, x, ldq, sum);
+// Each lane's sum of code times q over a block, or a half of it, which begins with `start`.
+INLINE void block_sums(int xr, enum q8_kind kind, int half, const uint8_t *codes,
+                       const struct q8 *x, int64_t ldq, vi sum[MANY_ROWS][VECS]) {
+    int most = q8_sums(kind), to = quads_to(kind, half);
+    for (int r = 0; r < xr; r++)
+        for (int v = 0; v < VECS; v++) sum[r][v] = vi_set(start_of(kind, half, x + r * ldq));
+    for (int i = quads_from(kind, half); i < to; i += most)
+        add_part(xr, i, i + most, 1, codes, x, ldq, sum);
+    if (kind == Q8_CODES8) add_part(xr, 0, 8, 16, codes + 8 * VECS * LANES * 4, x, ldq, sum);
 }
 
 #endif
 
 // y += scale_x * sums of a block. Sums that begin with Q8_FLOAT need no conversion, and since both
 // factors of Q8_FLOAT * scale_x are short, they lose it without an error.
-INLINE void add_blocks(int xr, enum q8_kind kind, const uint8_t *codes, const struct q8 *x,
-                       int64_t ldq, const vf scale[VECS], const vf bias[VECS],
+INLINE void add_blocks(int xr, enum q8_kind kind, int half, const uint8_t *codes,
+                       const struct q8 *x, int64_t ldq, const vf scale[VECS], const vf bias[VECS],
                        vf y[MANY_ROWS][VECS]) {
     vi sum[MANY_ROWS][VECS];
-    block_sums(xr, kind, codes, x, ldq, sum);
+    block_sums(xr, kind, half, codes, x, ldq, sum);
     for (int r = 0; r < xr; r++) {
         vf by = vf_set(x[r * ldq].scale), moved = vf_set(x[r * ldq].moved);
         vf all = vf_set(x[r * ldq].sum);
@@ -138,8 +136,14 @@ INLINE void q8_tile(int xr, enum q8_kind kind, const struct q8_tile *t, const st
             scale[v] = vf_load(t->scale[v] + g * LANES);
             bias[v] = vf_load(t->bias[v] + g * LANES);
         }
-        for (int64_t b = 0; b < t->per; b++) {
-            add_blocks(xr, kind, codes, x, t->ldq, scale, bias, y);
+        if (kind == Q8_HALVES4) {
+            bool second = g % 2;
+            add_blocks(xr, kind, second, codes, x, t->ldq, scale, bias, y);
+            codes += second * 8 * TILE_OUTPUTS * 4;
+            x += second;
+        }
+        for (int64_t b = 0; b < t->per; b++) { // none of halves
+            add_blocks(xr, kind, 0, codes, x, t->ldq, scale, bias, y);
             codes += q8_parts(kind) * 8 * TILE_OUTPUTS * 4;
             x++;
         }
@@ -198,14 +202,17 @@ static void q8_band(enum q8_kind kind, const struct q8_tile *t, const struct q8 
         int xr = (int)(rows * (i + 1) / tiles - r);
         fetch_rows(xr, x + BAND_ROWS * t->ldq, t->ldq, fetch_from, fetch_to);
 #if defined(__AVX512F__)
-        (void)kind; // all are alike
-        q8_some_rows(xr, Q8_CODES8, t, x, &to);
+        if (kind == Q8_HALVES4)
+            q8_some_rows(xr, Q8_HALVES4, t, x, &to);
+        else // all are alike
+            q8_some_rows(xr, Q8_CODES8, t, x, &to);
 #else
         if (q8_sums(kind) == 8 && kind != Q8_CODES8) q8_some_rows(xr, Q8_CODES4, t, x, &to);
         if (kind == Q8_CODES5) q8_some_rows(xr, Q8_CODES5, t, x, &to);
         if (kind == Q8_CODES6) q8_some_rows(xr, Q8_CODES6, t, x, &to);
         if (kind == Q8_CODES8) q8_some_rows(xr, Q8_CODES8, t, x, &to);
         if (kind == Q8_FLOATS4) q8_some_rows(xr, Q8_FLOATS4, t, x, &to);
+        if (kind == Q8_HALVES4) q8_some_rows(xr, Q8_HALVES4, t, x, &to);
 #endif
         r += xr;
         x += xr * t->ldq;
@@ -227,7 +234,7 @@ INLINE void pack_codes(enum q8_kind kind, const struct q8_panel *p, int64_t bloc
 static void q8_pack(const struct weight *w, int64_t o, int64_t count, int64_t from, int64_t groups,
                     float *scale, uint8_t *codes, struct q8_tile *t) {
     enum q8_kind kind = q8_kind_of(w);
-    int64_t per = w->group / 32;
+    int64_t first = from * w->group / 32, blocks = groups * w->group / 32;
     for (int v = 0; v < VECS; v++) {
         struct q8_panel p = {.from = from};
         int64_t at = o + (v * LANES < count ? v * LANES : 0); // past the last, what is not stored
@@ -238,21 +245,22 @@ static void q8_pack(const struct weight *w, int64_t o, int64_t count, int64_t fr
         some = some < LANES ? some : LANES;
         q8_rows(w, at, 1, at + some, &p);
         load_scales(kind, w, &p);
-        if (kind == Q8_FLOATS4) memset(p.bias, 0, (size_t)(groups * LANES) * sizeof *p.bias);
+        if (q8_floats(kind)) memset(p.bias, 0, (size_t)(groups * LANES) * sizeof *p.bias);
         t->scale[v] = p.scale;
         t->bias[v] = p.bias;
         uint8_t *to = codes + v * LANES * 4;
-        if (kind == Q8_CODES2) pack_codes(Q8_CODES2, &p, groups * per, from * per, to);
-        if (kind == Q8_CODES3) pack_codes(Q8_CODES3, &p, groups * per, from * per, to);
-        if (kind == Q8_CODES4) pack_codes(Q8_CODES4, &p, groups * per, from * per, to);
-        if (kind == Q8_CODES5) pack_codes(Q8_CODES5, &p, groups * per, from * per, to);
-        if (kind == Q8_CODES6) pack_codes(Q8_CODES6, &p, groups * per, from * per, to);
-        if (kind == Q8_CODES8) pack_codes(Q8_CODES8, &p, groups * per, from * per, to);
-        if (kind == Q8_FLOATS4) pack_codes(Q8_FLOATS4, &p, groups * per, from * per, to);
+        if (kind == Q8_CODES2) pack_codes(Q8_CODES2, &p, blocks, first, to);
+        if (kind == Q8_CODES3) pack_codes(Q8_CODES3, &p, blocks, first, to);
+        if (kind == Q8_CODES4) pack_codes(Q8_CODES4, &p, blocks, first, to);
+        if (kind == Q8_CODES5) pack_codes(Q8_CODES5, &p, blocks, first, to);
+        if (kind == Q8_CODES6) pack_codes(Q8_CODES6, &p, blocks, first, to);
+        if (kind == Q8_CODES8) pack_codes(Q8_CODES8, &p, blocks, first, to);
+        if (kind == Q8_FLOATS4) pack_codes(Q8_FLOATS4, &p, blocks, first, to);
+        if (kind == Q8_HALVES4) pack_codes(Q8_HALVES4, &p, blocks, first, to);
     }
     t->codes = codes;
     t->groups = groups;
-    t->per = per;
+    t->per = w->group / 32;
     t->ldq = w->in / 32;
 }
 
@@ -260,19 +268,19 @@ static void q8_pack(const struct weight *w, int64_t o, int64_t count, int64_t fr
 static void q8_many_chunk(const struct matmul *m, const struct tile *t, int64_t from,
                           int64_t groups, float *work) {
     static const float zeros[TILE_OUTPUTS] = {0};
-    enum { SCALES = 2 * MANY_CHUNK / 32 * TILE_OUTPUTS, CODES = TILE_OUTPUTS * MANY_CHUNK };
+    enum { SCALES = 2 * MANY_CHUNK / 16 * TILE_OUTPUTS, CODES = TILE_OUTPUTS * MANY_CHUNK };
     const struct weight *w = m->w;
     struct q8_tile tile[PANELS];
     uint8_t *codes = (uint8_t *)(work + PANELS * SCALES);
     int64_t outputs = t->o1 - t->o0, ldq = w->in / 32;
     int64_t panels = (outputs + TILE_OUTPUTS - 1) / TILE_OUTPUTS;
-    int64_t width = groups * (w->group / 32) * (int64_t)sizeof(struct q8);
+    int64_t width = groups * w->group / 32 * (int64_t)sizeof(struct q8);
     for (int64_t i = 0; i < panels; i++)
         q8_pack(w, t->o0 + i * TILE_OUTPUTS, outputs - i * TILE_OUTPUTS, from, groups,
                 work + i * SCALES, codes + i * PARTS_MOST * CODES, &tile[i]);
     for (int64_t r = t->r0; r < t->r1; r += BAND_ROWS) {
         int64_t rows = t->r1 - r < BAND_ROWS ? t->r1 - r : BAND_ROWS;
-        const struct q8 *x = m->q + r * ldq + from * (w->group / 32);
+        const struct q8 *x = m->q + r * ldq + from * w->group / 32;
         int64_t next = r + BAND_ROWS < t->r1 ? width : 0;
         for (int64_t i = 0; i < panels; i++) {
             int64_t o = t->o0 + i * TILE_OUTPUTS;

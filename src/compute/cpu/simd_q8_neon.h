@@ -1,4 +1,4 @@
-// Products of affine weights and of MXFP4 with activations rounded to 8 bits, for NEON:
+// Products of affine weights, of MXFP4 and NVFP4 with activations rounded to 8 bits, for NEON:
 //
 //   y = sum over blocks of 32: scale_w (scale_x (sum (code - centre) q)) + bias_w' sum x
 //
@@ -56,18 +56,24 @@ INLINE void load_codes(enum q8_kind kind, const uint8_t *row, int64_t block, int
     }
     uint8x16_t centre = vdupq_n_u8((uint8_t)(1 << (bits - 1)));
     for (int i = 0; i < 2; i++)
-        c[i] = kind == Q8_FLOATS4 ? vqtbl1q_s8(vld1q_s8(e2m1_twice), code[i])
-                                  : vreinterpretq_s8_u8(vsubq_u8(code[i], centre));
+        c[i] = q8_floats(kind) ? vqtbl1q_s8(vld1q_s8(e2m1_twice), code[i])
+                               : vreinterpretq_s8_u8(vsubq_u8(code[i], centre));
 }
 
-// Four parts of the sum of a block's 32 products. Without the instruction for it, 16 bits hold four
-// products of codes of at most 6 bits (4 * 32 * 127), or two of 8 bits (2 * 128 * 127).
+// Four parts of the sum of a block's 32 products, two of each half. Without the instruction for it,
+// 16 bits hold four products of codes of at most 6 bits (4 * 32 * 127), or two of 8 bits (2 * 128 *
+// 127).
 INLINE int32x4_t block_parts(enum q8_kind kind, const int8x16_t c[2], const int8x16_t q[2]) {
 #if defined(__ARM_FEATURE_DOTPROD)
     (void)kind;
     return vdotq_s32(vdotq_s32(vdupq_n_s32(0), c[0], q[0]), c[1], q[1]);
 #else
     int16x8_t a = vmull_s8(vget_low_s8(c[0]), vget_low_s8(q[0]));
+    if (kind == Q8_HALVES4) {
+        a = vmlal_s8(a, vget_low_s8(c[1]), vget_low_s8(q[1]));
+        int16x8_t second = vmlal_high_s8(vmull_high_s8(c[0], q[0]), c[1], q[1]);
+        return vpaddq_s32(vpaddlq_s16(a), vpaddlq_s16(second));
+    }
     a = vmlal_high_s8(a, c[0], q[0]);
     if (kind != Q8_CODES8) {
         a = vmlal_s8(a, vget_low_s8(c[1]), vget_low_s8(q[1]));
@@ -81,9 +87,11 @@ INLINE int32x4_t block_parts(enum q8_kind kind, const int8x16_t c[2], const int8
 // y += for xr rows of x, `ldq` blocks apart
 INLINE void q8_dots(int xr, enum q8_kind kind, const struct q8_panel *p, const struct q8 *x,
                     int64_t ldq, vf y[Q8_ROWS]) {
-    for (int64_t g = 0, block = 0; g < p->groups; g++) {
+    bool halves = kind == Q8_HALVES4;
+    int64_t per = halves ? 1 : p->per;
+    for (int64_t g = 0, block = 0; g < p->groups; g += 1 + halves) {
         vf scale = vf_load(p->scale + g * LANES), bias = vf_load(p->bias + g * LANES);
-        for (int64_t end = block + p->per; block < end; block++) {
+        for (int64_t end = block + per; block < end; block++) {
             int8x16_t c[LANES][2];
             for (int l = 0; l < LANES; l++) load_codes(kind, p->row[l], block, c[l]);
             for (int r = 0; r < xr; r++) {
@@ -91,8 +99,15 @@ INLINE void q8_dots(int xr, enum q8_kind kind, const struct q8_panel *p, const s
                 int8x16_t q[2] = {vld1q_s8(at->q), vld1q_s8(at->q + 16)};
                 int32x4_t s[LANES];
                 for (int l = 0; l < LANES; l++) s[l] = block_parts(kind, c[l], q);
-                vf sum = vcvtq_f32_s32(vpaddq_s32(vpaddq_s32(s[0], s[1]), vpaddq_s32(s[2], s[3])));
-                y[r] = vf_fma(vf_mul(sum, vf_set(at->scale)), scale, y[r]);
+                int32x4_t two = vpaddq_s32(s[0], s[1]), more = vpaddq_s32(s[2], s[3]);
+                int32x4_t sum = halves ? vuzp1q_s32(two, more) : vpaddq_s32(two, more);
+                vf by = vf_set(at->scale);
+                y[r] = vf_fma(vf_mul(vcvtq_f32_s32(sum), by), scale, y[r]);
+                if (halves) {
+                    vf second = vf_load(p->scale + (g + 1) * LANES);
+                    sum = vuzp2q_s32(two, more);
+                    y[r] = vf_fma(vf_mul(vcvtq_f32_s32(sum), by), second, y[r]);
+                }
                 y[r] = vf_fma(bias, vf_set(at->sum), y[r]); // also brings what is not finite
             }
         }
@@ -130,12 +145,13 @@ static void load_panel(enum q8_kind kind, const struct weight *w, int64_t o, int
         p->row[l] = (const uint8_t *)w->data.data +
                     (o + (l < count ? l : count - 1)) * w->data.stride[0] * 4;
     load_groups(p->scale, &w->scales, o, count, p->groups);
-    if (kind != Q8_FLOATS4) load_groups(p->bias, &w->biases, o, count, p->groups);
+    if (!q8_floats(kind)) load_groups(p->bias, &w->biases, o, count, p->groups);
     vf centre = vf_set((float)(1 << (q8_bits(kind) - 1)));
     for (int64_t i = 0; i < p->groups * LANES; i += LANES) {
         vf scale = vf_load(p->scale + i);
-        if (kind == Q8_FLOATS4) { // codes are twice what they stand for
-            vf_store(p->scale + i, vf_mul(scale, vf_set(0.5f)));
+        if (q8_floats(kind)) { // codes are twice what they stand for
+            vf half = vf_set(kind == Q8_HALVES4 ? 0.5f * w->factor : 0.5f);
+            vf_store(p->scale + i, vf_mul(scale, half));
             vf_store(p->bias + i, vf_zero());
         } else {
             vf_store(p->bias + i, vf_fma(scale, centre, vf_load(p->bias + i)));
@@ -175,6 +191,7 @@ static void matmul_q8(const struct matmul *m, const struct tile *t, float *work)
             case Q8_CODES6: q8_band(Q8_CODES6, m, &p, o, count, r, end); break;
             case Q8_CODES8: q8_band(Q8_CODES8, m, &p, o, count, r, end); break;
             case Q8_FLOATS4: q8_band(Q8_FLOATS4, m, &p, o, count, r, end); break;
+            case Q8_HALVES4: q8_band(Q8_HALVES4, m, &p, o, count, r, end); break;
             }
         }
     }

@@ -435,10 +435,10 @@ static inline vf vf_load_as(const void *p, enum dtype type, int64_t i) {
 
 // n < LANES elements, and after them zeros (of F8_E8M0, its least value).
 static inline vf vf_load_as_n(const void *p, enum dtype type, int64_t i, int64_t n) {
-    if (type == DT_F8_E8M0) {
+    if (type == DT_F8_E8M0 || type == DT_F8_E4M3) {
         uint8_t all[LANES] = {0};
         memcpy(all, (const uint8_t *)p + i, (size_t)n);
-        return vf_from_e8m0(all);
+        return vf_load_as(all, type, 0);
     }
 #if defined(__AVX512F__)
     if (type == DT_F32) return _mm512_maskz_loadu_ps(first_lanes(n), (const float *)p + i);

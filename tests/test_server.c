@@ -280,6 +280,21 @@ static void streams(void **state) {
     answer_free(&a);
 }
 
+// The client's own id comes back, what is not printable in it replaced; without one there is ours.
+static void request_ids(void **state) {
+    struct answer a;
+    (void)state;
+    ask(&main_server, &a, "GET", "/health", "X-Request-Id: mine-1\r\n", sv(""));
+    assert_true(has_header(&a, "X-Request-Id: mine-1"));
+    answer_free(&a);
+    ask(&main_server, &a, "GET", "/nothing", "X-Request-Id: a\xc3\xb6 b\r\n", sv(""));
+    assert_true(has_header(&a, "X-Request-Id: a???b"));
+    answer_free(&a);
+    get(&main_server, &a, "/health");
+    assert_true(sv_find(str_sv(&a.head), sv("\r\nX-Request-Id: req_"), 0) > 0);
+    answer_free(&a);
+}
+
 static void kept_alive(void **state) {
     (void)state;
     struct sv request = sv("GET /health HTTP/1.1\r\nHost: test\r\n\r\n");
@@ -470,6 +485,7 @@ int main(void) {
         cmocka_unit_test(limits_and_stops),
         cmocka_unit_test(sampling),
         cmocka_unit_test(streams),
+        cmocka_unit_test(request_ids),
         cmocka_unit_test(kept_alive),
         cmocka_unit_test(slow_reader),
         cmocka_unit_test(refused_bodies),

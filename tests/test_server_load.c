@@ -320,12 +320,20 @@ static void keys(void **state) {
         {"Authorization: Bearer secret\r\n", 200},
         {"Authorization: Bearer other\r\n", 200},
         {"Authorization: Bearer third\r\n", 200},
+        {"Authorization: Bearer filed\r\n", 200},
+        {"Authorization: Bearer last,one\r\n", 200},
     };
+    char keys[] = "/tmp/mlxcel-keys-XXXXXX";
+    static const char lines[] = "filed\r\n\n  \nlast,one";
+    int fd = mkstemp(keys);
+    assert_int_equal(write(fd, lines, sizeof lines - 1), sizeof lines - 1);
+    close(fd);
     struct server s;
     struct answer a;
     (void)state;
     server_start(&s, ARGS(MODEL, "--jinja", "--api-key", "secret,other", "--api-key", "third", "-a",
-                          "my \"model\""));
+                          "my \"model\"", "--api-key-file", keys));
+    assert_int_equal(unlink(keys), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ask(&s, &a, "GET", "/v1/models", cases[i].header, sv(""));
         if (cases[i].status == 401)
@@ -354,6 +362,13 @@ static void wrong_starts(void **state) {
     assert_int_equal(run_to_end(ARGS("-c", "5"), "no model: pass a checkpoint's folder"), 2);
     assert_int_equal(run_to_end(ARGS("-m", MODEL, "--port", "99999"), "from 0 to 65535"), 2);
     assert_int_equal(run_to_end(ARGS("-m", MODEL, "--api-key", ","), "holds no key"), 2);
+    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--api-key-file", "/dev/null"), "regular file"),
+                     2);
+    char keys[] = "/tmp/mlxcel-keys-XXXXXX";
+    close(mkstemp(keys));
+    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--api-key-file", keys), "holds no key"), 2);
+    assert_int_equal(unlink(keys), 0);
+    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--api-key-file", "/nothing"), "/nothing"), 2);
     assert_int_equal(run_to_end(ARGS("-m", FIXTURES "/nothing"), "no such checkpoint"), 1);
     snprintf(port, sizeof port, "%d", main_server.port);
     snprintf(sum, sizeof sum, "cannot listen on 127.0.0.1, port %s", port);

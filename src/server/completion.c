@@ -2,15 +2,15 @@
 
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "server/logprobs.h"
+#include "server/random.h"
 
-enum { ID_RANDOM = 24, WAIT_MS = 50 };
+enum { WAIT_MS = 50 };
 
 // One of the answers.
 struct choice {
@@ -40,17 +40,10 @@ struct completion {
     bool opened, ended; // the first and the last event were written
 };
 
-static void add_random(struct str *s) {
-    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    unsigned char random[ID_RANDOM] = {0};
-    if (getrandom(random, sizeof random, 0) < 0) random[0] = (unsigned char)clock_now();
-    for (int i = 0; i < ID_RANDOM; i++) str_addc(s, digits[random[i] % (sizeof digits - 1)]);
-}
-
 static void make_id(char *id, size_t room, bool chat) {
     struct str s = {0};
     str_puts(&s, chat ? "chatcmpl-" : "cmpl-");
-    add_random(&s);
+    random_letters(&s);
     for (size_t i = 0; i < room; i++) id[i] = i < s.n && i + 1 < room ? s.p[i] : 0;
     str_free(&s);
 }
@@ -259,7 +252,7 @@ static void add_call(struct str *s, struct sv id, struct sv name, struct sv argu
     struct str own = {0};
     if (!id.n) {
         str_puts(&own, "call_");
-        add_random(&own);
+        random_letters(&own);
         id = str_sv(&own);
     }
     add_text(s, "id", id);

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "server/completion.h"
 #include "server/listen.h"
+#include "server/random.h"
 
 enum {
     BODIES = 8,             // of the largest size, that all requests together may hold
@@ -23,7 +24,8 @@ enum {
     TOO_FAR = 4,            // a body that many times too large isn't read to its end
     EXTRA = 64,             // connections over the limit that are told so; more are closed unheard
     BLOCK = 4096,           // bytes of a stream that libmicrohttpd takes at once
-    LOGGED_PATH = 80        // bytes of a path in a log line
+    LOGGED_PATH = 80,       // bytes of a path in a log line
+    ID_MOST = 129           // of a request's id, with its end
 };
 
 struct conn {
@@ -60,6 +62,7 @@ struct exchange {
     struct MHD_Connection *mhd;
     const struct route *route; // NULL: none
     char method[16], path[LOGGED_PATH];
+    char id[ID_MOST]; // the client's X-Request-Id, else ours
     double began;
     struct str body;
     size_t dropped; // bytes of it that were not kept
@@ -85,6 +88,7 @@ struct route {
 
 static enum MHD_Result send_response(struct exchange *x, struct MHD_Response *response) {
     if (!response) return MHD_NO;
+    MHD_add_response_header(response, "X-Request-Id", x->id);
     if (x->status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
     if (x->status == 429 || x->status == 503) MHD_add_response_header(response, "Retry-After", "1");
     if (x->status == 405) MHD_add_response_header(response, "Allow", x->route->method);
@@ -363,6 +367,15 @@ static void copy_printable(char *to, size_t room, const char *from) {
     to[n] = 0;
 }
 
+static void name_request(struct exchange *x) {
+    const char *given = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "X-Request-Id");
+    struct str own = {0};
+    str_puts(&own, "req_");
+    random_letters(&own);
+    copy_printable(x->id, sizeof x->id, given && *given ? given : own.p);
+    str_free(&own);
+}
+
 static void wait_for_request(struct http *h, struct conn *c) {
     pthread_mutex_lock(&h->lock);
     c->since = clock_now();
@@ -381,6 +394,7 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *mhd, const c
     x->began = clock_now();
     copy_printable(x->path, sizeof x->path, path);
     copy_printable(x->method, sizeof x->method, method);
+    name_request(x);
     wait_for_request(h, x->conn);
     bool good = check_size(x, &at_once) && check_place(x) && find_route(x, method, path) &&
                 check_key(x) && (x->route->open || check_ready(x));
@@ -446,7 +460,7 @@ static void log_line(const struct exchange *x, bool done) {
     const union MHD_ConnectionInfo *peer =
         MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     address_host(&s, peer->client_addr);
-    str_printf(&s, " %s %s %u", x->method, x->path, x->status);
+    str_printf(&s, " %s %s %s %u", x->id, x->method, x->path, x->status);
     if (x->completion) {
         struct completion_facts f = completion_facts(x->completion);
         str_printf(&s, " %s %zu+%zu tokens", f.id, f.prompt, f.tokens);

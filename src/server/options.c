@@ -10,7 +10,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-enum { LEAST_CONTEXT = 512 };
+enum { LEAST_CONTEXT = 512, KEY_FILE_MOST = 1 << 20 };
 
 static const struct arg engine_args[] = {
     {"-np --parallel", ARG_INT, "N", "LLAMA_ARG_N_PARALLEL", "4", 1, 4096,
@@ -56,6 +56,8 @@ static const struct arg http_args[] = {
     {"--api-key", ARG_TEXTS, "KEY", "LLAMA_API_KEY", NULL, 0, 0,
      "clients must send this as Authorization: Bearer KEY; several with commas between, or by "
      "giving the option again"},
+    {"--api-key-file", ARG_TEXT, "FILE", "LLAMA_ARG_API_KEY_FILE", NULL, 0, 0,
+     "a file with such keys, one a line, beside those of --api-key"},
     {"--timeout", ARG_INT, "SECONDS", "LLAMA_ARG_TIMEOUT", "3600", 1, 1e6,
      "a connection on which nothing moves for so long is closed"},
     {"--receive-timeout", ARG_INT, "SECONDS", NULL, "60", 1, 1e6,
@@ -167,15 +169,36 @@ static char *model_name(const char *path) {
     return copy;
 }
 
+static void add_key(struct server_options *o, struct sv key) {
+    o->key = mem_resize(o->key, o->keys + 1, sizeof *o->key);
+    o->key[o->keys++] = key;
+}
+
 static void add_keys(struct server_options *o, struct sv list) {
     while (list.n) {
         ptrdiff_t comma = sv_find(list, sv(","), 0);
         struct sv key = sv_cut(list, 0, comma < 0 ? list.n : (size_t)comma);
         list = sv_cut(list, key.n + 1, list.n);
-        if (!key.n) continue;
-        o->key = mem_resize(o->key, o->keys + 1, sizeof *o->key);
-        o->key[o->keys++] = key;
+        if (key.n) add_key(o, key);
     }
+}
+
+static bool read_keys(struct server_options *o, const struct args *a, struct error *e) {
+    const char *file = args_text(a, "api-key-file");
+    const struct sv *key;
+    size_t n = args_texts(a, "api-key", &key);
+    for (size_t i = 0; i < n; i++) add_keys(o, key[i]);
+    if (n && !o->keys) return fail(e, "--api-key, or LLAMA_API_KEY, is given but holds no key");
+    if (!file) return true;
+    if (!file_read(file, KEY_FILE_MOST, &o->key_file, e)) return fail_in(e, "--api-key-file");
+    size_t before = o->keys;
+    for (struct sv rest = str_sv(&o->key_file); rest.n;) {
+        ptrdiff_t end = sv_find(rest, sv("\n"), 0);
+        struct sv line = sv_cut(rest, 0, end < 0 ? rest.n : (size_t)end);
+        rest = sv_cut(rest, line.n + 1, rest.n);
+        if (sv_trim(line).n) add_key(o, sv_trim(line));
+    }
+    return o->keys > before || fail(e, "--api-key-file %s holds no key", file);
 }
 
 static bool read_engine(struct engine_options *opt, const struct args *a, struct error *e) {
@@ -221,16 +244,13 @@ bool server_options_read(struct server_options *o, const struct args *a, struct 
                     (long long)o->engine.batch, (long long)o->engine.sequences);
     const char *alias = args_text(a, "alias");
     o->name = alias && *alias ? mem_text(alias) : model_name(o->model);
-    const struct sv *key;
-    size_t n = args_texts(a, "api-key", &key);
-    for (size_t i = 0; i < n; i++) add_keys(o, key[i]);
-    if (n && !o->keys) return fail(e, "--api-key, or LLAMA_API_KEY, is given but holds no key");
-    return read_chat(o, a, e);
+    return read_keys(o, a, e) && read_chat(o, a, e);
 }
 
 void server_options_free(struct server_options *o) {
     free(o->name);
     free(o->key);
+    str_free(&o->key_file);
     json_object_put(o->kwargs);
     *o = (struct server_options){0};
 }

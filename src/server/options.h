@@ -20,8 +20,9 @@ struct server_options {
     } reasoning;
 
     const char *host;
-    int port; // 0: any that is free
-    struct sv *key;
+    int port;       // 0: any that is free
+    struct sv *key; // some are of key_file, others of the command line
+    struct str key_file;
     size_t keys; // 0: anyone may use it
 
     size_t max_body, max_header; // bytes of one request

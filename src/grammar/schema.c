@@ -121,11 +121,14 @@ static bool branch(struct schema *x, const struct places *p, const struct place 
     return way != NULL;
 }
 
+// Whether what is written for one list never obeys the other, as far as that is easy to see.
+static bool lists_apart(struct schema *x, const struct places *a, const struct places *b);
+
 static bool all_apart(struct schema *x, const struct place *at, const struct places *list,
                       size_t n) {
     for (size_t i = 0; i < n; i++)
         for (size_t k = i + 1; k < n && !x->e->set; k++)
-            if (!schema_apart(x, &list[i], &list[k]) && !x->e->set)
+            if (!lists_apart(x, &list[i], &list[k]) && !x->e->set)
                 return schema_refuse(x, at, "oneOf",
                                      "a value may obey both of the branches %zu and %zu, which "
                                      "can't be held (use anyOf, or a property with a const)",
@@ -281,7 +284,7 @@ static bool members_apart(struct schema *x, const struct places *a, const struct
             if (!too && never_has(b, name, false)) return true;
             *written |= !too && never_has(b, name, true);
             if (too && property(x, a, name, &u) && property(x, b, name, &v) &&
-                schema_apart(x, &u, &v))
+                lists_apart(x, &u, &v))
                 return true;
         }
     }
@@ -294,7 +297,7 @@ static bool objects_apart(struct schema *x, const struct places *a, const struct
     return members_apart(x, a, b, &of_b) || members_apart(x, b, a, &of_a) || (of_a && of_b);
 }
 
-bool schema_apart(struct schema *x, const struct places *a, const struct places *b) {
+static bool lists_apart(struct schema *x, const struct places *a, const struct places *b) {
     struct places u = *a, v = *b;
     struct shape p, q;
     if (x->depth > SCHEMA_DEPTH || ++x->work > SCHEMA_WORK) return false;

@@ -92,8 +92,6 @@ void schema_comes_by(struct schema *x, struct place *to, const struct place *fro
 bool schema_refuse(struct schema *x, const struct place *at, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 bool schema_never(const struct places *p); // one of the schemas is false
-// Whether what is written for one list never obeys the other, as far as that is easy to see.
-bool schema_apart(struct schema *x, const struct places *a, const struct places *b);
 
 // schema_flat.c: follows $ref and allOf. False: an error.
 bool schema_flatten(struct schema *x, struct places *p);

@@ -39,8 +39,6 @@ struct layer {
     size_t stack_cap;
     int32_t *todo; // states that become nodes
     size_t todos, todo_cap;
-    int32_t *bodies; // of loops: the syntax node of each
-    size_t body_cap;
     uint32_t visits;
 };
 
@@ -121,9 +119,7 @@ static int32_t lay_alt(struct layer *l, const struct syn_node *n, int32_t next, 
 static int32_t add_loop(struct layer *l, int32_t body, int32_t min, int32_t max, int32_t next) {
     struct automaton *a = l->a;
     a->loop = mem_grow(a->loop, &a->loop_cap, a->loops + 1, sizeof *a->loop);
-    l->bodies = mem_grow(l->bodies, &l->body_cap, a->loops + 1, sizeof *l->bodies);
-    a->loop[a->loops] = (struct pda_loop){.min = min, .max = max};
-    l->bodies[a->loops++] = body;
+    a->loop[a->loops++] = (struct pda_loop){.body = body, .min = min, .max = max};
     return add_state(l,
                      (struct state){.kind = STATE_CALL, .callee = -(int32_t)a->loops, .to = next});
 }
@@ -276,7 +272,8 @@ static int32_t lay_rule(struct layer *l, int32_t body) {
     return first;
 }
 
-// Rules, then the bodies of loops, which may hold more loops.
+// Rules, then the bodies of loops, which may hold more loops. Until it has a rule, a loop's body is
+// the syntax's node.
 static void lay_rules(struct layer *l) {
     struct automaton *a = l->a;
     size_t cap = 0;
@@ -285,7 +282,7 @@ static void lay_rules(struct layer *l) {
         a->rule[a->rules].start = lay_rule(l, l->s->rule[a->rules].node);
     for (size_t i = 0; i < a->loops && !l->e->set; i++) {
         a->rule = mem_grow(a->rule, &cap, a->rules + 1, sizeof *a->rule);
-        a->rule[a->rules].start = lay_rule(l, l->bodies[i]);
+        a->rule[a->rules].start = lay_rule(l, a->loop[i].body);
         a->node = mem_grow(a->node, &a->node_cap, a->nodes + 1, sizeof *a->node);
         a->node[a->nodes] = (struct pda_node){.loop = (int32_t)i};
         a->loop[i].body = (int32_t)a->rules++;
@@ -328,7 +325,6 @@ bool pda_make(struct automaton *a, const struct syntax *s, int32_t root, struct 
     free(l.size);
     free(l.stack);
     free(l.todo);
-    free(l.bodies);
     if (!e->set) find_classes(a);
     if (!e->set && ends_check(a, s, e)) return true;
     pda_free(a);

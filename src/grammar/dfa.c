@@ -119,7 +119,7 @@ static bool combine(struct dfa *d, const struct dfa *b, bool both, struct error 
     memcpy(low + a.classes, b->low, b->classes * sizeof *low);
     dfa_classes(&made, low, a.classes + b->classes);
     pair_state(&p, &made, &a, b, 0, 0, both, e);
-    for (size_t s = 0; s < made.states && !e->set; s++) {
+    for (size_t s = 0; p.pair && s < made.states && !e->set; s++) {
         int32_t from[2] = {p.pair[s][0], p.pair[s][1]};
         for (size_t c = 0; c < made.classes && !e->set; c++) {
             size_t i = class_of(&a, made.low[c]), k = class_of(b, made.low[c]);

@@ -36,7 +36,7 @@ static void close_nodes(struct lex_tree *t, const uint32_t *path, size_t from, s
 
 // list is sorted, so that what begins alike is side by side.
 static void build(struct lexicon *l, struct lex_tree *t, const struct entry *list, size_t n) {
-    uint32_t path[LEX_LONGEST];
+    uint32_t path[LEX_LONGEST] = {0};
     struct sv last = {0};
     for (size_t i = 0; i < n; i++) {
         struct sv text = list[i].text;

@@ -82,7 +82,7 @@ struct schema {
 // All of these return a node of x->s, or 0 after an error.
 
 // schema.c
-int32_t schema_value(struct schema *x, const struct places *p); // a call of the list's rule
+int32_t schema_value(struct schema *x, const struct places *list); // a call of the list's rule
 struct place *schema_add(struct schema *x, struct places *p, struct json_object *schema,
                          const char *at, const char *key);
 // The same for a name that is no constant, or an index, behind the key.

@@ -30,7 +30,7 @@ struct object {
 static bool add_name(struct object *o, const struct place *at, const char *key, const char *name,
                      bool required) {
     int64_t found = map_get(&o->names, sv(name));
-    if (found >= 0) {
+    if (o->member && found >= 0) {
         o->member[found].required |= required;
         return true;
     }

@@ -250,7 +250,7 @@ static void pad(char out[DIGITS], int64_t n, int digits) {
 
 // A point and a fraction from a to b, or nothing where that is the same as zeros.
 static void add_fraction(struct str *s, int64_t a, int64_t b, int digits) {
-    char from[DIGITS], to[DIGITS];
+    char from[DIGITS] = {0}, to[DIGITS] = {0};
     pad(from, a, digits);
     pad(to, b, digits);
     str_puts(s, "(?:\\.");

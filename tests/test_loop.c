@@ -6,7 +6,7 @@
 static size_t first_end(struct loop l, const char *text) {
     int32_t ids[64];
     for (size_t n = 0; text[n]; n++) {
-        ids[n] = text[n];
+        ids[n] = (unsigned char)text[n];
         if (loop_ends(&l, ids, n + 1)) return n + 1;
     }
     return 0;

@@ -201,6 +201,26 @@ static void test_bad_configs(void **state) {
     expect_bad("{\"quantization\": {\"a\": {\"bits\": \"x\"}}}",
                "\"quantization.a.bits\" is \"x\"");
     expect_bad("{\"quantization\": {\"a\": \"x\"}}", "key \"quantization.a\" is \"x\"");
+    expect_bad("{\"quantization_config\": {\"quant_method\": \"awq\", \"group_size\": 7}}",
+               "key \"quantization_config.group_size\" is 7");
+    expect_bad("{\"quantization_config\": {\"quant_method\": \"gptq\", \"group_size\": 0}}",
+               "key \"quantization_config.group_size\" is 0");
+    static const char *const blocks[] = {"[128, 4294967296]", "[128, 65537]", "[0, 128]", "[128]",
+                                         "[128, 128, 1]"};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        char config[320];
+        snprintf(config, sizeof config,
+                 "{\"quantization_config\": {\"quant_method\": \"compressed-tensors\","
+                 " \"format\": \"float-quantized\", \"config_groups\": {\"group_0\": {\"weights\":"
+                 " {\"type\": \"float\", \"strategy\": \"block\", \"block_structure\": %s}}}}}",
+                 blocks[i]);
+        expect_bad(config, "weights.block_structure\"");
+        snprintf(config, sizeof config,
+                 "{\"quantization_config\": {\"quant_method\": \"fp8\","
+                 " \"weight_block_size\": %s}}",
+                 blocks[i]);
+        expect_bad(config, "key \"quantization_config.weight_block_size\"");
+    }
 }
 
 // --- in the engine -------------------------------------------------------------------------------

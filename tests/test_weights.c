@@ -696,6 +696,92 @@ static void test_unaligned_is_copied(void **state) {
     free(at);
 }
 
+// What a matrix p of [32, 64] of these tensors is refused for, under this "quantization_config".
+static void refuses_matrix(const char *config, const struct st_tensor *t, size_t n,
+                           const char *why) {
+    char *at = fresh("scales");
+    put(at, "model.safetensors", t, n);
+    struct error e = {0};
+    struct str s = {0};
+    str_printf(&s, "{\"quantization_config\": {%s}}", config);
+    struct config *c = config_read(str_sv(&s), "config.json", &e);
+    struct weights *w = weights_open(at, c, &e);
+    if (!w) fail_msg("%s", e.text);
+    struct weight m;
+    bool ok = weights_matrix(w, "p", 32, 64, false, &m, &e);
+    if (!why && !ok) fail_msg("%s", e.text);
+    if (why) refused(why, ok, &e);
+    weights_close(w);
+    config_close(c);
+    str_free(&s);
+    free(at);
+}
+
+// One number that scales all codes must leave them finite.
+static void test_scale_of_all(void **state) {
+    (void)state;
+    static const struct {
+        const char *method;
+        enum dtype type;
+        int64_t rows, columns;
+        float bad[4];
+        float good;
+    } all[] = {
+        {"\"quant_method\": \"bitnet\"", DT_U8, 8, 64, {0, -1, 1e-45f, NAN}, 0.5f},
+        {"\"quant_method\": \"modelopt\", \"quant_algo\": \"FP8\"",
+         DT_F8_E4M3,
+         32,
+         64,
+         {-1, 3e38f, INFINITY, NAN},
+         0},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (size_t k = 0; k < 5; k++) {
+            float scale = k < 4 ? all[i].bad[k] : all[i].good;
+            struct st_tensor t[] = {
+                {.name = "p.weight",
+                 .t = tensor_2d(all[i].type, all[i].rows, all[i].columns, values)},
+                {.name = "p.weight_scale", .t = tensor_1d(DT_F32, 1, &scale)}};
+            refuses_matrix(all[i].method, t, 2, k < 4 ? "\"p.weight_scale\"" : NULL);
+        }
+    static const float divisors[] = {1e-45f, 1e-37f, INFINITY, 448};
+    for (size_t k = 0; k < 4; k++) {
+        float divisor = divisors[k];
+        struct st_tensor t[] = {
+            {.name = "p.weight_packed", .t = tensor_2d(DT_U8, 32, 32, values)},
+            {.name = "p.weight_scale", .t = tensor_2d(DT_F8_E4M3, 32, 4, values)},
+            {.name = "p.weight_global_scale", .t = tensor_1d(DT_F32, 1, &divisor)}};
+        refuses_matrix("\"quant_method\": \"compressed-tensors\","
+                       " \"format\": \"nvfp4-pack-quantized\", \"config_groups\": {}",
+                       t, 3, k < 3 ? "\"p.weight_global_scale\"" : NULL);
+    }
+}
+
+// What the config says is there beside the codes must be.
+static void test_parts_that_the_config_tells(void **state) {
+    (void)state;
+#define PACKED(more)                                                                               \
+    "\"quant_method\": \"compressed-tensors\", \"format\": \"pack-quantized\","                    \
+    " \"config_groups\": {\"group_0\": {\"weights\": {\"num_bits\": 4, \"strategy\": \"group\","   \
+    " \"group_size\": 32" more "}}}"
+    int64_t shape[2] = {32, 64};
+    struct st_tensor t[] = {{.name = "p.weight_packed", .t = tensor_2d(DT_I32, 32, 8, values)},
+                            {.name = "p.weight_scale", .t = tensor_2d(DT_F16, 32, 2, values)},
+                            {.name = "p.weight_shape", .t = tensor_1d(DT_I64, 2, shape)}};
+    refuses_matrix(PACKED(""), t, 3, NULL);
+    refuses_matrix(PACKED(", \"symmetric\": false"), t, 3, "\"p.weight_zero_point\"");
+    refuses_matrix(PACKED(", \"actorder\": \"group\""), t, 3, "\"p.weight_g_idx\"");
+    shape[1] = 65;
+    refuses_matrix(PACKED(""), t, 3, "says 32 x 65 where the config asks for 32 x 64");
+#undef PACKED
+    struct st_tensor q[] = {{.name = "p.qweight", .t = tensor_2d(DT_I32, 8, 32, values)},
+                            {.name = "p.qzeros", .t = tensor_2d(DT_I32, 2, 4, values)},
+                            {.name = "p.scales", .t = tensor_2d(DT_F16, 2, 32, values)}};
+    refuses_matrix("\"quant_method\": \"gptq\", \"group_size\": 32", q, 3, NULL);
+    refuses_matrix("\"quant_method\": \"gptq\", \"group_size\": 32, \"desc_act\": true", q, 3,
+                   "\"p.g_idx\"");
+}
+
 static int setup(void **state) {
     (void)state;
     for (int i = 0; i < 4096; i++) values[i] = (float)i * 1.0009765625f; // no half is zero
@@ -724,6 +810,8 @@ int main(void) {
         cmocka_unit_test(test_affine_is_what_mlx_means),
         cmocka_unit_test(test_published_layouts),
         cmocka_unit_test(test_unaligned_is_copied),
+        cmocka_unit_test(test_scale_of_all),
+        cmocka_unit_test(test_parts_that_the_config_tells),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -152,7 +152,7 @@ bool file_write(const char *path, struct sv data, struct error *e) {
 }
 
 void files_standard(void) {
-    for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = dup(fd)) {
+    for (int fd = open("/dev/null", O_RDONLY); fd >= 0; fd = dup(fd)) {
         if (fd <= STDERR_FILENO) continue;
         close(fd);
         break;

@@ -25,7 +25,8 @@ bool file_read(const char *path, size_t limit, struct str *out, struct error *e)
 // did; what is no regular file (/dev/stdout, a pipe) is written to as it is.
 bool file_write(const char *path, struct sv data, struct error *e);
 
-// Descriptors 0 to 2 are made to exist, so that no file or socket is opened in the place of one.
+// Descriptors 0 to 2 are made to exist, so that no file or socket is opened in the place of one:
+// what they lack can be read as empty, and writing to it fails.
 void files_standard(void);
 
 // Where a file that is written in one go belongs: path, or the file that it is a link to. The

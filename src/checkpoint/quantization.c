@@ -53,20 +53,34 @@ static struct quantization read_mlx(struct config *c, const struct quantization 
 
 // --- others --------------------------------------------------------------------------------------
 
+// The rows and the columns of a block that shares a scale.
+static void read_block(struct config *c, const char *key, struct quantization *q) {
+    enum { MOST = 1 << 16 };
+    bool two = config_list(c, key) == 2;
+    q->rows = two ? config_list_int(c, key, 0) : 0;
+    q->columns = two ? config_list_int(c, key, 1) : 0;
+    if (q->rows < 1 || q->columns < 1 || q->rows > MOST || q->columns > MOST)
+        config_fail(c, key, "must be the rows and the columns of a block, each from 1 to %d", MOST);
+}
+
+// What shares a scale: so many columns, which are cut into groups that kernels read; -1: all of a
+// row.
+static void read_group(struct config *c, struct quantization *q) {
+    int64_t group = config_int(c, "group_size", 128);
+    if (group != -1 && (group < 32 || group % 32))
+        config_fail(c, "group_size", "must be a multiple of 32, or -1 for a whole row");
+    q->group = group > 0 ? group : 0;
+}
+
 static void read_fp8(struct config *c, struct quantization *q) {
     q->scheme = SCHEME_F8;
     if (!text_is(c, "fmt", "e4m3", "float8_e4m3fn")) refuse(c, "fmt");
-    if (!config_list(c, "weight_block_size")) return;
-    q->rows = config_list_int(c, "weight_block_size", 0);
-    q->columns =
-        config_list(c, "weight_block_size") == 2 ? config_list_int(c, "weight_block_size", 1) : 0;
-    if (q->rows < 1 || q->columns < 1 || q->rows > 1 << 16 || q->columns > 1 << 16)
-        config_fail(c, "weight_block_size", "must be the rows and the columns of a block");
+    if (config_list(c, "weight_block_size")) read_block(c, "weight_block_size", q);
 }
 
 static void read_awq(struct config *c, struct quantization *q) {
     *q = (struct quantization){.scheme = SCHEME_AWQ, .bits = config_int(c, "bits", 4)};
-    q->group = config_int(c, "group_size", 128);
+    read_group(c, q);
     if (q->bits != 4) config_fail(c, "bits", "must be 4 for AWQ");
     if (!text_is(c, "version", "gemm", "GEMM")) refuse(c, "version");
     if (!config_bool(c, "zero_point", true)) config_fail(c, "zero_point", "must be true for AWQ");
@@ -74,7 +88,7 @@ static void read_awq(struct config *c, struct quantization *q) {
 
 static void read_gptq(struct config *c, struct quantization *q) {
     *q = (struct quantization){.scheme = SCHEME_GPTQ, .bits = config_int(c, "bits", 4)};
-    q->group = config_int(c, "group_size", 128);
+    read_group(c, q);
     q->reordered = config_bool(c, "desc_act", false);
     if (q->bits != 2 && q->bits != 3 && q->bits != 4 && q->bits != 8)
         config_fail(c, "bits", "must be 2, 3, 4 or 8 for GPTQ");
@@ -106,7 +120,6 @@ static void read_weights(struct config *c, struct sv format, struct quantization
     q->bits = config_int(c, "num_bits", 8);
     bool floats = sv_is(type, "float");
     q->symmetric = config_bool(c, "symmetric", true);
-    q->group = sv_is(strategy, "group") ? config_int(c, "group_size", 128) : 0;
     if (sv_is(format, "nvfp4-pack-quantized")) {
         *q = (struct quantization){.scheme = SCHEME_PACKED_NV, .bits = 4, .group = 16};
     } else if (sv_is(format, "mxfp4-pack-quantized")) {
@@ -114,14 +127,11 @@ static void read_weights(struct config *c, struct sv format, struct quantization
     } else if (floats) {
         *q = (struct quantization){.scheme = SCHEME_F8};
         if (sv_is(strategy, "channel")) q->rows = 1;
-        if (sv_is(strategy, "block") && config_list(c, "block_structure") == 2) {
-            q->rows = config_list_int(c, "block_structure", 0);
-            q->columns = config_list_int(c, "block_structure", 1);
-        }
+        if (sv_is(strategy, "block")) read_block(c, "block_structure", q);
         if (config_int(c, "num_bits", 8) != 8) config_fail(c, "num_bits", "must be 8 for floats");
-        if (q->rows < 0 || q->columns < 0) refuse(c, "block_structure");
     } else if (sv_is(format, "pack-quantized")) {
         q->scheme = SCHEME_PACKED;
+        if (sv_is(strategy, "group")) read_group(c, q);
         q->reordered = sv_is(config_text(c, "actorder", ""), "group");
         if (q->bits != 2 && q->bits != 4 && q->bits != 8)
             config_fail(c, "num_bits", "must be 2, 4 or 8");
@@ -154,8 +164,12 @@ static void read_compressed(struct config *c, struct quantization *q) {
         struct config *one = config_child(groups, name);
         struct config *weights = one ? config_child(one, "weights") : NULL;
         if (!weights) continue;
-        struct quantization ignored = {0};
-        read_weights(weights, config_text(one, "format", format.p), found ? &ignored : q);
+        struct quantization more = {0};
+        read_weights(weights, config_text(one, "format", format.p), found ? &more : q);
+        if (found) { // what is certain of all groups
+            q->symmetric = q->symmetric || more.symmetric;
+            q->reordered = q->reordered && more.reordered;
+        }
         found = true;
     }
     if (!found && !config_has(c, "config_groups"))
@@ -183,7 +197,6 @@ static void read_method(struct config *c, struct quantization *q) {
     else
         refuse(c, "quant_method");
     q->exceptions = c;
-    if (q->group < 0) q->group = 0; // -1: a row
 }
 
 // MLX writes the same object under both names, beside another's where it converted one.

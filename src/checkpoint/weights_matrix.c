@@ -116,18 +116,29 @@ static bool affine(struct weights *w, const struct ask *a, struct weights_item *
     return true;
 }
 
-// A number that is read at once, NAME + suffix.
-static bool factor_of(struct weights *w, const char *name, const char *suffix, float *out,
-                      struct error *e) {
+// A number that is read at once, NAME + suffix: the factor that it is, or whose inverse it is, of
+// elements of at most `most`.
+static bool factor_of(struct weights *w, const char *name, const char *suffix, bool inverse,
+                      float most, float *out, struct error *e) {
     struct weights_item *it = beside(w, name, suffix, e);
     if (!it) return false;
     if (tensor_count(it->t.t) != 1 || !weights_float(it->t.t.type))
         return weights_mismatch(e, w, it, "must be one number in F32, F16 or BF16");
-    struct tensor t = weights_as_f32(w, tensor_1d(it->t.t.type, 1, it->t.t.data));
-    *out = *(const float *)t.data;
-    if (isfinite(*out) && *out > 0) return true;
-    return weights_mismatch(e, w, it, "its number must be finite and above 0");
+    float number = load_float(it->t.t.data, it->t.t.type, 0);
+    *out = inverse ? 1 / number : number;
+    if (number > 0 && *out > 0 && isfinite(*out * most)) return true;
+    return weights_mismatch(e, w, it, "its number must be above 0, and what it scales finite");
 }
+
+// A scale for all codes, of at most `most`. That of zeros may be 0.
+static bool check_scale(struct weights *w, const struct weights_item *it, float most,
+                        struct error *e) {
+    float scale = load_float(it->t.t.data, it->t.t.type, 0);
+    if (w->dummy || (scale >= 0 && isfinite(scale * most))) return true;
+    return weights_mismatch(e, w, it, "its number must be 0 or above, and what it scales finite");
+}
+
+enum { F8_MOST = 448, NVFP4_MOST = 6 * F8_MOST }; // of an E4M3; of an E2M1 times one
 
 static bool byte_type(enum dtype t) { return t == DT_U8 || t == DT_F8_E8M0; }
 
@@ -151,9 +162,9 @@ static bool mlx_floats(struct weights *w, const struct ask *a, struct weights_it
         r->data = tensor_2d(DT_F8_E4M3, r->out, r->in, r->data.data);
     }
     if (!small || !part(w, a->name, ".global_scale", NULL)) return true;
-    float most = 0; // of the magnitudes: that of 6 * 448
-    if (!factor_of(w, a->name, ".global_scale", &most, e)) return false;
-    r->factor = most / 2688;
+    float greatest = 0; // of the elements
+    if (!factor_of(w, a->name, ".global_scale", false, 1, &greatest, e)) return false;
+    r->factor = greatest / NVFP4_MOST;
     return true;
 }
 
@@ -181,6 +192,7 @@ static bool f8(struct weights *w, const struct ask *a, struct weights_item *data
     bool fits = s.dims == 2 ? s.n[0] == n[0] && s.n[1] == n[1] : tensor_count(s) == n[0] * n[1];
     if (!fits || !(weights_float(s.type) || s.type == DT_F8_E8M0))
         return weights_check_float(w, scales, 2, n, e);
+    if (tensor_count(s) == 1 && !check_scale(w, scales, F8_MOST, e)) return false;
     r->layout = WEIGHT_F8;
     r->block_rows = rows;
     r->group = (int)columns;
@@ -223,10 +235,8 @@ static bool packed_floats(struct weights *w, const struct ask *a, struct weights
         return true;
     }
     bool divides = part(w, a->name, ".weight_global_scale", NULL);
-    if (!factor_of(w, a->name, divides ? ".weight_global_scale" : ".weight_scale_2", &r->factor, e))
-        return false;
-    if (divides) r->factor = 1 / r->factor;
-    return true;
+    return factor_of(w, a->name, divides ? ".weight_global_scale" : ".weight_scale_2", divides,
+                     NVFP4_MOST, &r->factor, e);
 }
 
 // --- what is converted ---------------------------------------------------------------------------
@@ -237,10 +247,11 @@ static bool groups_fit(int64_t in, int64_t groups) {
     return groups > 0 && in % groups == 0 && in / groups % 32 == 0;
 }
 
-// NAME + suffix says in which group each column is: then the columns are sorted by it.
+// NAME + suffix says in which group each column is, where the config does not say that they come in
+// order: then the columns are sorted by it.
 static bool read_order(struct weights *w, const struct ask *a, const char *suffix,
                        struct conversion *v, struct error *e) {
-    if (!part(w, a->name, suffix, NULL)) return true;
+    if (!part(w, a->name, suffix, NULL) && !w->quantization.reordered) return true;
     struct weights_item *it = beside(w, a->name, suffix, e);
     if (!it) return false;
     struct tensor t = it->t.t;
@@ -316,6 +327,24 @@ static bool words_down(struct weights *w, const struct ask *a, struct weight *r,
     return read_order(w, a, ".g_idx", &v, e) && convert_to(w, a, &v, data, r, e);
 }
 
+// NAME.weight_shape, where it is there: the matrix's dimensions, which padded codes do not show.
+static bool check_shape(struct weights *w, const struct ask *a, struct error *e) {
+    if (!part(w, a->name, ".weight_shape", NULL)) return true;
+    struct weights_item *it = beside(w, a->name, ".weight_shape", e);
+    if (!it) return false;
+    const struct tensor *t = &it->t.t;
+    if ((t->type != DT_I64 && t->type != DT_I32) || tensor_count(*t) != 2)
+        return weights_mismatch(e, w, it, "must be two whole numbers");
+    int64_t n[2];
+    for (int i = 0; i < 2; i++)
+        n[i] = t->type == DT_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
+    if (n[0] == a->out && n[1] == a->in) return true;
+    char wanted[160];
+    snprintf(wanted, sizeof wanted, "says %lld x %lld where the config asks for %lld x %lld",
+             (long long)n[0], (long long)n[1], (long long)a->out, (long long)a->in);
+    return weights_mismatch(e, w, it, wanted);
+}
+
 // compressed-tensors: codes q + 2^(bits - 1) along the inputs, zero points along the outputs.
 static bool packed_ints(struct weights *w, const struct ask *a, struct weights_item *data,
                         struct weight *r, struct error *e) {
@@ -333,7 +362,9 @@ static bool packed_ints(struct weights *w, const struct ask *a, struct weights_i
     v.scales = scales->t.t;
     v.rows_first = true;
     v.zero = 1 << (bits - 1);
-    if (part(w, a->name, ".weight_zero_point", NULL)) {
+    const struct quantization *q = &w->quantization;
+    bool lopsided = q->scheme == SCHEME_PACKED && !q->symmetric;
+    if (lopsided || part(w, a->name, ".weight_zero_point", NULL)) {
         struct weights_item *zeros = beside(w, a->name, ".weight_zero_point", e);
         if (!zeros) return false;
         if (zeros->t.t.type != DT_I32 || !is_matrix(zeros, (a->out * bits + 31) / 32, groups))
@@ -341,8 +372,8 @@ static bool packed_ints(struct weights *w, const struct ask *a, struct weights_i
         v.zeros = zeros->t.t;
         v.zeros_are = ZEROS_DOWN;
     }
-    if (part(w, a->name, ".weight_shape", NULL)) beside(w, a->name, ".weight_shape", e);
-    return read_order(w, a, ".weight_g_idx", &v, e) && convert_to(w, a, &v, data, r, e);
+    return check_shape(w, a, e) && read_order(w, a, ".weight_g_idx", &v, e) &&
+           convert_to(w, a, &v, data, r, e);
 }
 
 // compressed-tensors: signed bytes with a scale a row, or one for all.
@@ -354,6 +385,7 @@ static bool signed_bytes(struct weights *w, const struct ask *a, struct weights_
     int64_t count = tensor_count(scales->t.t);
     if (!weights_float(scales->t.t.type) || (count != 1 && count != a->out))
         return not_asked(w, scales, a, e);
+    if (count == 1 && !check_scale(w, scales, 128, e)) return false;
     struct conversion v = {.codes_are = CODES_SIGNED, .bits = 8, .group = a->in, .zero = 128};
     v.codes = data->t.t;
     v.scales = tensor_2d(scales->t.t.type, count, 1, scales->t.t.data);
@@ -364,16 +396,16 @@ static bool signed_bytes(struct weights *w, const struct ask *a, struct weights_
 // BitNet: -1, 0 and 1, of four rows in a byte, with one scale for all.
 static bool ternary(struct weights *w, const struct ask *a, struct weights_item *data,
                     struct weight *r, struct error *e) {
-    struct weights_item *scales = beside(w, a->name, ".weight_scale", e);
-    if (!scales) return false;
+    bool divides = !w->quantization.multiplies;
+    float factor;
     if (a->n || a->out % 4 || a->in % 32 || !is_matrix(data, a->out / 4, a->in))
         return not_asked(w, data, a, e);
-    if (!weights_float(scales->t.t.type) || tensor_count(scales->t.t) != 1)
-        return not_asked(w, scales, a, e);
+    if (!factor_of(w, a->name, ".weight_scale", divides, 1, &factor, e)) return false;
+    const struct weights_item *scales = part(w, a->name, ".weight_scale", NULL);
     struct conversion v = {.codes_are = CODES_PAIRS, .bits = 2, .group = a->in, .zero = 1};
     v.codes = data->t.t;
     v.scales = tensor_2d(scales->t.t.type, 1, 1, scales->t.t.data);
-    v.divides = !w->quantization.multiplies;
+    v.divides = divides;
     v.rows_first = true;
     return convert_to(w, a, &v, data, r, e);
 }

@@ -232,7 +232,11 @@ int chat_loop(const struct args *a, const char *path) {
     double load_seconds;
     if (args_flag(a, "json")) fail(&e, "--json needs a prompt: pass --prompt or --file");
     if (e.set || !turn_read_options(a, &c.opt, &e)) return cli_usage(&e);
-    if (!turn_open(a, path, &c.opt, &m, &load_seconds, &e)) return cli_error(&e);
+    if (!turn_open(a, path, &c.opt, &m, &load_seconds, &e)) {
+        turn_free_options(&c.opt);
+        text_close(&m);
+        return cli_error(&e);
+    }
     if (!chat_has_template(m.chat) && !c.opt.raw) without_template(&c);
     c.line = line_open();
     c.messages = turn_messages(a);

@@ -16,7 +16,10 @@ bool turn_read_options(const struct args *a, struct turn_options *opt, struct er
     };
     opt->stops = args_texts(a, "stop", &opt->stop);
     opt->kwargs = args_object(a, "chat-template-kwargs", e);
-    return !e->set && cli_sampling(a, &opt->sampling, e) && sampling_args_loop(a, &opt->loop, e);
+    if (!e->set && cli_sampling(a, &opt->sampling, e) && sampling_args_loop(a, &opt->loop, e))
+        return true;
+    turn_free_options(opt);
+    return false;
 }
 
 void turn_free_options(struct turn_options *opt) {

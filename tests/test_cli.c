@@ -407,8 +407,8 @@ static void test_output_fails(void **state) {
     struct str command = {0};
     str_printf(&command, "%s&-", generate);
     program_start_at(&p, "/bin/sh", ARGS("-c", command.p, MLXCEL, MODEL));
-    assert_int_equal(program_finish(&p), 0);
-    assert_int_equal(p.err_text.n, 0);
+    assert_int_equal(program_finish(&p), 1);
+    assert_string_equal(p.err_text.p, "mlxcel: error: standard output: Bad file descriptor\n");
     program_free(&p);
     str_clear(&command);
     str_printf(&command, "%s/dev/full", generate);

@@ -22,7 +22,7 @@ struct turn_options {
     const char *effort;         // --reasoning-effort, or NULL
 };
 
-// The views in opt are a's. It must be freed in any case.
+// The views in opt are a's. On failure there is nothing to free.
 bool turn_read_options(const struct args *a, struct turn_options *opt, struct error *e);
 void turn_free_options(struct turn_options *opt);
 // Opens the model with a progress line on a terminal; *seconds is how long it took. opt gets what

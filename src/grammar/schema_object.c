@@ -254,7 +254,7 @@ static int32_t rest(struct object *o, int64_t count) {
     if (!least) syn_add(s, alt, syn_seq(s));
     if (o->other < 0 || most == 0) return alt;
     if (least > 1)
-        schema_refuse(o->x, &h->places->p[0], "minProperties",
+        schema_refuse(o->x, h->places->p, "minProperties",
                       "it can't be held with properties that have no names, as those may be the "
                       "same twice");
     int32_t seq = syn_seq(s), more = syn_seq(s);
@@ -299,7 +299,7 @@ static int32_t in_order(struct object *o) {
     struct syntax *s = o->x->s;
     o->counted = needs_count(o);
     if (o->counted && o->n > SCHEMA_COUNTED)
-        return schema_refuse(o->x, &o->h->places->p[0], "",
+        return schema_refuse(o->x, o->h->places->p, "",
                              "more than %d properties can't be counted (minProperties, "
                              "maxProperties)",
                              SCHEMA_COUNTED);

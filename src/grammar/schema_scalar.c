@@ -114,7 +114,7 @@ int32_t schema_string(struct schema *x, const struct shape *h) {
                  dfa_and(&length, &d, &why);
             d = length;
         }
-        if (!ok) schema_refuse(x, &h->places->p[0], key, "with its length: %s", why.text);
+        if (!ok) schema_refuse(x, h->places->p, key, "with its length: %s", why.text);
         inside = ok ? syn_call(s, dfa_rule(s, &d, true, "pattern")) : 0;
         dfa_free(&length);
     } else {
@@ -357,7 +357,7 @@ static int32_t bounded(struct schema *x, const struct shape *h, int64_t a, int64
 }
 
 int32_t schema_number(struct schema *x, const struct shape *h) {
-    const struct place *at = &h->places->p[0];
+    const struct place *at = h->places->p;
     bool whole = !(h->types & TYPE_FRACTION) || h->multiple > 1,
          bounds = h->least.value || h->most.value;
     if (!bounds && h->multiple == 1) return syn_call(x->s, whole ? x->integer : x->number);

@@ -82,7 +82,7 @@ static int32_t size_of(struct layer *l, int32_t node, int depth) {
     if (n->kind == SYN_CALL) {
         int32_t *size = &l->size[n->a];
         if (*size < 0) return COPIES + 1;
-        if (*size) return *size;
+        if (*size > 0) return *size;
         *size = -1;
         int32_t found = size_of(l, l->s->rule[n->a].node, depth + 1);
         *size = found > INLINED ? COPIES + 1 : found;

@@ -526,8 +526,8 @@ static const struct cpu_kernels *kernels_of(enum isa isa) {
     return &kernels_plain;
 }
 
-// AVX512-BF16 is only used when asked for: where two units multiply in f32 and one in bf16, as in
-// Intel's fourth generation of Xeons, it was slower than f32.
+// AVX512-BF16 is only used when asked for: on the one machine where it was timed, a Xeon that does
+// no more operations a second in bf16 than in f32, it was slower than f32.
 static enum isa best_isa(void) {
     for (int isa = ISA_BEST - 1; isa > ISA_PLAIN; isa--)
         if (isa != ISA_AVX512_BF16 && isa_supported((enum isa)isa)) return (enum isa)isa;

@@ -6,11 +6,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "engine/sampling_args.h"
 
 int cli_error(const struct error *e) {
@@ -136,8 +136,8 @@ void cli_engine_options(const struct args *a, struct engine_options *opt, struct
 }
 
 static uint64_t random_seed(void) {
-    uint64_t seed = 0;
-    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = (uint64_t)getpid();
+    uint64_t seed;
+    random_fill(&seed, sizeof seed);
     return seed >> 12; // 52 bits: passes through JSON and --seed unchanged
 }
 

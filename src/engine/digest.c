@@ -1,9 +1,7 @@
 // SipHash-2-4 with 128 bits (Aumasson and Bernstein), keyed with the digest before.
 #include "engine/digest.h"
 
-#include <sys/random.h>
-
-#include "base/clock.h"
+#include "base/random.h"
 
 static uint64_t rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
 
@@ -43,7 +41,6 @@ bool digest_same(struct digest x, struct digest y) { return x.a == y.a && x.b ==
 
 struct digest digest_seed(void) {
     struct digest d;
-    if (getrandom(&d, sizeof d, 0) == sizeof d) return d;
-    int32_t time = (int32_t)(clock_now() * 1e6); // no entropy yet, early in the boot
-    return digest_next((struct digest){0}, &time, 1);
+    random_fill(&d, sizeof d);
+    return d;
 }

@@ -2,10 +2,9 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/random.h"
 #include "engine/breakers.h"
 #include "server/body.h"
 
@@ -25,8 +24,8 @@ static struct sampling defaults(const struct generation_config *g) {
 }
 
 static uint64_t random_seed(void) {
-    uint64_t seed = 0;
-    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = (uint64_t)(clock_now() * 1e9);
+    uint64_t seed;
+    random_fill(&seed, sizeof seed);
     return seed;
 }
 

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "server/logprobs.h"
-#include "server/random.h"
+#include "base/random.h"
 
 enum { WAIT_MS = 50 };
 

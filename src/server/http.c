@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "server/completion.h"
 #include "server/listen.h"
-#include "server/random.h"
+#include "base/random.h"
 
 enum {
     BODIES = 8,             // of the largest size, that all requests together may hold

@@ -155,6 +155,12 @@ bool utf8_valid(struct sv s) {
     return true;
 }
 
+size_t utf8_count(struct sv s) {
+    size_t n = 0;
+    for (size_t i = 0; i < s.n; i++) n += ((unsigned char)s.p[i] & 0xc0) != 0x80;
+    return n;
+}
+
 size_t utf8_partial(struct sv s) {
     for (size_t back = 1; back <= 3 && back <= s.n; back++) {
         unsigned char c = (unsigned char)s.p[s.n - back];

@@ -48,6 +48,7 @@ int hex_digit(char c); // its value, or -1
 int32_t utf8_decode(struct sv s, size_t i, size_t *len);
 size_t utf8_encode(uint32_t cp, char out[4]); // returns the number of bytes
 bool utf8_valid(struct sv s);
+size_t utf8_count(struct sv s); // how many characters begin in s
 // Bytes at the end of s that begin a character which more bytes could complete (0 to 3).
 size_t utf8_partial(struct sv s);
 

@@ -120,22 +120,16 @@ static size_t undecided(const struct text_stream *s) {
     return most;
 }
 
-static size_t characters(const char *text, size_t n) {
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++) count += ((unsigned char)text[i] & 0xc0) != 0x80;
-    return count;
-}
-
 size_t text_stream_out(const struct text_stream *s) { return s->out; }
 
 size_t text_stream_size(const struct text_stream *s) {
-    return s->out + characters(s->held.p, s->held.n);
+    return s->out + utf8_count(str_sv(&s->held));
 }
 
 static bool emit(struct text_stream *s, size_t keep, struct str *out) {
     size_t n = s->held.n - keep;
     str_add(out, sv_n(s->held.p, n));
-    s->out += characters(s->held.p, n);
+    s->out += utf8_count(sv_n(s->held.p, n));
     if (keep) memmove(s->held.p, s->held.p + n, keep);
     s->held.n = keep;
     return s->stopped;

@@ -172,16 +172,10 @@ static bool is_host_end(struct sv s) {
     return i == s.n || memchr("/?#", s.p[i], 3);
 }
 
-static size_t count_chars(struct sv s) {
-    size_t n = 0;
-    for (size_t i = 0; i < s.n; i++) n += ((unsigned char)s.p[i] & 0xc0) != 0x80;
-    return n;
-}
-
 static bool is_top_level(struct sv label) {
     size_t n = label.n;
     if (starts_folded(label, "xn--") && !memchr(label.p + 4, '-', n - 4)) {
-        size_t chars = count_chars(rest_of(label, 4));
+        size_t chars = utf8_count(rest_of(label, 4));
         return chars >= 2 && chars <= 59;
     }
     for (size_t i = 0; i < n; i++) {
@@ -205,7 +199,7 @@ static bool is_host(struct sv s, bool bare) {
     for (; i < s.n; i += len) {
         int32_t cp = utf8_decode(s, i, &len);
         if (cp == '.') {
-            size_t chars = count_chars(sv_cut(s, from, i));
+            size_t chars = utf8_count(sv_cut(s, from, i));
             if (!chars || (bare && (chars < 2 || chars > 63))) return false;
             labels++;
             from = i + 1;
@@ -280,7 +274,7 @@ static void put_anchor(struct vm *vm, const char *before, struct sv to, const st
 
 static void put_web(struct vm *vm, struct sv s, const struct link *l) {
     bool scheme = sv_starts(s, sv("https://")) || sv_starts(s, sv("http://"));
-    size_t chars = count_chars(s), mark = text_mark(vm);
+    size_t chars = utf8_count(s), mark = text_mark(vm);
     struct sv text = s;
     if (chars > l->limit) {
         put(vm, sv_cut(s, 0, char_at(s, chars, l->limit)));

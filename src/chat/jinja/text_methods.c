@@ -339,9 +339,7 @@ static struct value endswith(struct vm *vm, const struct value *at, const struct
 }
 
 static int64_t chars_before(struct sv s, size_t bytes) {
-    int64_t n = 0;
-    for (size_t i = 0; i < bytes; i++) n += ((unsigned char)s.p[i] & 0xc0) != 0x80;
-    return n;
+    return (int64_t)utf8_count(sv_cut(s, 0, bytes));
 }
 
 static int64_t position(struct vm *vm, const struct value *at, bool last) {

@@ -273,8 +273,7 @@ static int64_t draw(struct sampler *s) {
         s->n = 1;
     }
     s->top = s->n == 1 ? s->pick[0].logit : best.logit;
-    s->sum = 0;
-    for (int64_t i = 0; i < s->n; i++) s->sum += exp(s->pick[i].logit - s->top);
+    s->sum = chain_sum(s, s->top);
     double at = sampler_uniform(s) * s->sum;
     int64_t last = 0; // that has a chance: rounding may leave a rest of `at`
     for (int64_t i = 0; i < s->n; i++) {

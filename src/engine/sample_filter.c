@@ -50,10 +50,20 @@ int64_t chain_best(const struct sampler *s) {
 
 static double top_logit(const struct sampler *s) { return s->pick[chain_best(s)].logit; }
 
-static double exp_sum(const struct sampler *s, double top) {
+double chain_sum(const struct sampler *s, double top) {
     double sum = 0;
     for (int64_t i = 0; i < s->n; i++) sum += exp(s->pick[i].logit - top);
     return sum;
+}
+
+// Of the candidates, whose chain_sum is e^log_sum.
+static double entropy_of(const struct sampler *s, double top, double log_sum) {
+    double entropy = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        double log_p = s->pick[i].logit - top - log_sum, p = exp(log_p);
+        if (p > 0) entropy -= p * log_p;
+    }
+    return entropy;
 }
 
 // Candidates that a filter leaves, whatever it would.
@@ -107,15 +117,12 @@ static int by_distance(const void *a, const void *b) {
 void chain_typical_p(struct sampler *s) {
     if (s->s.typical_p >= 1 || s->n <= 1) return;
     chain_sort(s);
-    double top = s->pick[0].logit, sum = exp_sum(s, top), entropy = 0, upto = 0;
+    double top = s->pick[0].logit, sum = chain_sum(s, top), log_sum = log(sum), upto = 0;
+    double entropy = entropy_of(s, top, log_sum);
     struct distance *d = mem_array((size_t)s->n, sizeof *d);
     struct candidate *kept = mem_array((size_t)s->n, sizeof *kept);
-    for (int64_t i = 0; i < s->n; i++) {
-        double log_p = s->pick[i].logit - top - log(sum), p = exp(log_p);
-        if (p > 0) entropy -= p * log_p;
-    }
     for (int64_t i = 0; i < s->n; i++)
-        d[i] = (struct distance){fabs(-(s->pick[i].logit - top - log(sum)) - entropy), i};
+        d[i] = (struct distance){fabs(-(s->pick[i].logit - top - log_sum) - entropy), i};
     qsort(d, (size_t)s->n, sizeof *d, by_distance);
     int64_t keep = 0;
     while (keep < s->n && (keep < at_least(s) || upto <= s->s.typical_p * sum)) {
@@ -135,7 +142,7 @@ void chain_typical_p(struct sampler *s) {
 void chain_top_p(struct sampler *s) {
     struct candidate *c = s->pick;
     if (s->s.top_p >= 1 || s->n <= 1) return;
-    double top = top_logit(s), sum = exp_sum(s, top), upto = 0;
+    double top = top_logit(s), sum = chain_sum(s, top), upto = 0;
     int64_t keep = 0;
     for (int64_t ordered = s->sorted ? s->n : 0; keep < s->n; keep++) {
         if (keep >= at_least(s) && upto >= s->s.top_p * sum) break;
@@ -170,7 +177,7 @@ void chain_xtc(struct sampler *s) {
     if (s->s.xtc_probability <= 0 || s->s.xtc_threshold > 0.5f || s->n <= 1) return;
     if (sampler_uniform(s) >= s->s.xtc_probability) return;
     chain_sort(s);
-    double top = s->pick[0].logit, sum = exp_sum(s, top);
+    double top = s->pick[0].logit, sum = chain_sum(s, top);
     int64_t above = 0;
     while (above < s->n && exp(s->pick[above].logit - top) >= s->s.xtc_threshold * sum) above++;
     if (above < 2 || s->n - above + 1 < at_least(s)) return;
@@ -198,11 +205,7 @@ void chain_temperature(struct sampler *s) {
         return;
     }
     if (s->n <= 1) return;
-    double top = top_logit(s), sum = exp_sum(s, top), entropy = 0;
-    for (int64_t i = 0; i < s->n; i++) {
-        double log_p = s->pick[i].logit - top - log(sum), p = exp(log_p);
-        if (p > 0) entropy -= p * log_p;
-    }
+    double top = top_logit(s), entropy = entropy_of(s, top, log(chain_sum(s, top)));
     double part = fmin(entropy / log((double)s->n), 1);
     cool(s, least + (s->s.temperature + range - least) * pow(part, s->s.dynatemp_exponent));
 }
@@ -231,7 +234,7 @@ void chain_mirostat(struct sampler *s) {
         chain_top_k(s, zipf_k(s));
         return;
     }
-    double top = s->pick[0].logit, sum = exp_sum(s, top);
+    double top = s->pick[0].logit, sum = chain_sum(s, top);
     int64_t keep = 1;
     while (keep < s->n && -log2(exp(s->pick[keep].logit - top) / sum) <= s->mu) keep++;
     s->n = keep;

@@ -33,6 +33,7 @@ double sampler_uniform(struct sampler *s); // [0, 1)
 // sample_filter.c: each of these changes s->pick and s->n.
 void chain_sort(struct sampler *s);
 int64_t chain_best(const struct sampler *s); // where the greatest logit is, of ties the lowest id
+double chain_sum(const struct sampler *s, double top); // of exp(logit - top)
 void chain_top_n_sigma(struct sampler *s);
 void chain_top_k(struct sampler *s, int64_t k);
 void chain_typical_p(struct sampler *s);

@@ -307,4 +307,13 @@ static inline void expect_refusal(const struct answer *a, int status, const char
     json_object_put(o);
 }
 
+// A request that the server answers with 400.
+static inline void expect_refused(struct server *s, const char *path, const char *body,
+                                  const char *param, const char *message) {
+    struct answer a;
+    post(s, &a, path, body);
+    expect_refusal(&a, 400, param, message);
+    answer_free(&a);
+}
+
 #endif

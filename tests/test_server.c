@@ -404,12 +404,9 @@ static void refused_bodies(void **state) {
         {TEXT, "{\"prompt\":[\"a\",\"b\"]}", "prompt", "one by one"},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct answer a;
-        post(&main_server, &a, cases[i].path, cases[i].body);
-        expect_refusal(&a, 400, cases[i].param, cases[i].message);
-        answer_free(&a);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_refused(&main_server, cases[i].path, cases[i].body, cases[i].param,
+                       cases[i].message);
 }
 
 // Answers that are held to a grammar, greedy and drawn.

@@ -124,13 +124,10 @@ static void refused(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct answer a;
         struct str body = {0};
         str_printf(&body, "{\"prompt\":\"a\",%s}", cases[i].field);
-        post(&main_server, &a, TEXT, body.p);
-        expect_refusal(&a, 400, cases[i].param, cases[i].message);
+        expect_refused(&main_server, TEXT, body.p, cases[i].param, cases[i].message);
         str_free(&body);
-        answer_free(&a);
     }
 }
 

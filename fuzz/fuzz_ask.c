@@ -16,15 +16,23 @@ static const struct text_model *model(void) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const struct server_options opt; // none
     if (!size) return 0;
-    struct ask a;
+    struct ask a = {0};
     struct refusal r = {0};
     struct error e = {0};
     struct str json = {0};
-    bool ok = ask_read(&a, data[0] & 1, sv_n((const char *)data + 1, size - 1), model(), NULL, &r);
+    const struct api *api = data[0] & 1 ? &api_chat : &api_completions;
+    struct json_object *o = json_read(sv_n((const char *)data + 1, size - 1), "the body", &e);
+    if (!json_object_is_type(o, json_type_object)) {
+        json_object_put(o);
+        return 0;
+    }
+    bool ok = api->read(&a, o, model(), &opt, &r);
+    json_object_put(o);
     if (ok == (r.status != 0)) abort();
     if (ok && (!a.prompt.ids.n || a.stops > ASK_STOPS || !sampling_check(&a.sampling, &e))) abort();
-    refusal_json(&json, &r);
+    api->refusal(&json, &r);
     if (!utf8_valid(str_sv(&json))) abort();
     str_free(&json);
     ask_free(&a);

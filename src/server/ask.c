@@ -291,22 +291,23 @@ static bool check_length(const struct ask *a, bool chat, const struct text_model
                   a->prompt.ids.n, context);
 }
 
-bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model *m,
-              struct json_object *kwargs, struct refusal *r) {
-    struct error e = {0};
-    *a = (struct ask){0};
-    struct json_object *o = body.n ? json_read(body, "the body", &e) : NULL;
-    if (e.set) return refuse(r, 400, NULL, "%s", e.text);
-    bool ok = json_object_is_type(o, json_type_object) ||
-              refuse(r, 400, NULL, "the body must be a JSON object, not %s",
-                     body.n ? json_kind(o) : "empty");
-    ok = ok && refuse_unsupported(o, chat, r) && read_limits(a, o, r) && read_choices(a, o, r) &&
-         read_logprobs(a, o, chat, r) && read_echo(a, o, chat, r) && ask_sampling(a, o, m, r) &&
-         read_stops(a, o, r) &&
-         (chat ? read_messages(a, o, m, kwargs, r) : read_prompt(a, o, m, r)) &&
-         check_length(a, chat, m, r) && ask_grammar(a, o, chat, m, r);
-    json_object_put(o);
-    return ok;
+static bool read_all(struct ask *a, struct json_object *o, bool chat, const struct text_model *m,
+                     struct json_object *kwargs, struct refusal *r) {
+    return refuse_unsupported(o, chat, r) && read_limits(a, o, r) && read_choices(a, o, r) &&
+           read_logprobs(a, o, chat, r) && read_echo(a, o, chat, r) && ask_sampling(a, o, m, r) &&
+           read_stops(a, o, r) &&
+           (chat ? read_messages(a, o, m, kwargs, r) : read_prompt(a, o, m, r)) &&
+           check_length(a, chat, m, r) && ask_grammar(a, o, chat, m, r);
+}
+
+bool ask_chat(struct ask *a, struct json_object *o, const struct text_model *m,
+              const struct server_options *opt, struct refusal *r) {
+    return read_all(a, o, true, m, opt->kwargs, r);
+}
+
+bool ask_text(struct ask *a, struct json_object *o, const struct text_model *m,
+              const struct server_options *opt, struct refusal *r) {
+    return read_all(a, o, false, m, opt->kwargs, r);
 }
 
 void ask_free(struct ask *a) {

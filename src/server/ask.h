@@ -1,11 +1,11 @@
-// What a request's JSON asks for: the OpenAI API's bodies of completions and chat completions,
-// checked field by field. A field that would change the answer and that this server can't honour
-// is refused by its name; one that would not is ignored.
+// What a request's JSON asks for, whatever its API, and OpenAI's bodies of completions and chat
+// completions, checked field by field. A field that would change the answer and that this server
+// can't honour is refused by its name; one that would not is ignored.
 #ifndef SERVER_ASK_H
 #define SERVER_ASK_H
 
 #include "engine/text.h"
-#include "server/refusal.h"
+#include "server/api.h"
 
 enum { ASK_STOPS = 16, ASK_STOP_BYTES = 1024, ASK_STOP_IDS = 256, ASK_BIASES = 65536 };
 enum { ASK_MOST = 1000000000 }; // of tokens, and of counts of them
@@ -28,10 +28,13 @@ struct ask {
     size_t stops;
 };
 
-// chat: the body is of chat/completions, else of completions. kwargs: template variables of all
-// chats, or NULL. False with a refusal. ask must be freed in any case.
-bool ask_read(struct ask *a, bool chat, struct sv body, const struct text_model *m,
-              struct json_object *kwargs, struct refusal *r);
 void ask_free(struct ask *a);
+
+// For struct api: the bodies of chat/completions and completions. They may change o, and a may keep
+// a part of it.
+bool ask_chat(struct ask *a, struct json_object *o, const struct text_model *m,
+              const struct server_options *opt, struct refusal *r);
+bool ask_text(struct ask *a, struct json_object *o, const struct text_model *m,
+              const struct server_options *opt, struct refusal *r);
 
 #endif

@@ -1,29 +1,57 @@
-// One answer of the OpenAI API, whole or as server-sent events, from the worker's tokens.
+// One answer of the model, from the worker's tokens to an API's JSON, whole or as server-sent
+// events.
 #ifndef SERVER_COMPLETION_H
 #define SERVER_COMPLETION_H
 
+#include "server/api.h"
 #include "server/ask.h"
-#include "server/options.h"
-#include "server/worker.h"
+#include "server/logprobs.h"
+#include "server/service.h"
 
-struct completion;
+// One of the answers.
+struct choice {
+    size_t index;
+    struct reply_message said; // of a whole answer, or what the API adds to it
+    struct logprobs logprobs;
+    size_t calls; // of tools, whole ones
+    enum finish finish;
 
-// What a log line tells of it.
-struct completion_facts {
-    const char *id;        // "chatcmpl-..."
-    size_t prompt, tokens; // tokens of the prompt, and made
-    double first;          // seconds to the first token; 0: none yet
-    enum finish finish;    // FINISH_NOT: not over, or ended by the server
+    // completion.c's.
+    struct text_stream *text;
+    struct reply *reply; // of a chat
+    struct str piece;    // of the text, of one wait
 };
 
-// Reads the body of a request (chat: of chat/completions) and hands it to the worker, which is
-// READY. o must outlive the completion. NULL with a refusal.
-struct completion *completion_start(struct worker *w, bool chat, struct sv body,
-                                    const struct server_options *o, struct refusal *r);
+struct completion {
+    const struct service *service;
+    const struct api *api;
+    const struct tokenizer *tokenizer;
+    char id[40];
+    int64_t created; // seconds since 1970
+    struct ask ask;
+    struct choice *choice; // [ask.choices]
+    size_t prompt, tokens; // tokens of the prompt, and made
+    double began, first;   // on clock_now; first token, 0: none yet
+    void *own;             // the API's
+
+    // completion.c's.
+    struct job *job;
+    size_t open; // choices that are not finished
+    struct job_news news;
+    bool opened, ended; // the first and the last event were written
+};
+
+// Reads a request's body, which it may change, and hands it to the worker, which is READY. The
+// service must outlive the completion. NULL with a refusal.
+struct completion *completion_start(const struct service *s, const struct api *api,
+                                    struct json_object *body, struct refusal *r);
 void completion_close(struct completion *c); // the request is cancelled if it runs; NULL is fine
-bool completion_keeps(const struct completion *c); // a part of the body's JSON
-bool completion_streams(const struct completion *c);
-struct completion_facts completion_facts(const struct completion *c);
+bool completion_keeps(const struct completion *c);     // a part of the body
+int64_t completion_cached(const struct completion *c); // tokens of the prompt that the caches held
+// Of an answer that ended: "stop", "length", "tool_calls".
+const char *completion_finish(const struct choice *ch);
+// Characters of the answer that were given out: chances of tokens before them may be told.
+size_t completion_shown(const struct choice *ch);
 
 enum completion_news {
     COMPLETION_MORE, // there is text in out

@@ -1,5 +1,5 @@
-// HTTP, by libmicrohttpd: a listening socket, a thread for each connection, limits, keys, routes
-// and a log line for each request. Connections' threads parse, submit, wait and write; they compute
+// HTTP, by libmicrohttpd: a listening socket, a thread for each connection, limits, keys and a log
+// line for each request. Connections' threads parse, submit, wait and write; they compute
 // nothing.
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H

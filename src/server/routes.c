@@ -1,0 +1,43 @@
+#include "server/routes.h"
+
+#include <string.h>
+
+static const struct route routes[] = {
+    {"GET", "/health", true, NULL, route_health},
+    {"GET", "/v1/health", true, NULL, route_health},
+    {"GET", "/v1/models", false, &api_chat, route_models},
+    {"GET", "/models", false, &api_chat, route_models},
+    {"GET", "/v1/models/", false, &api_chat, route_model},
+    {"GET", "/models/", false, &api_chat, route_model},
+    {"POST", "/v1/completions", false, &api_completions, exchange_complete},
+    {"POST", "/v1/chat/completions", false, &api_chat, exchange_complete},
+    {"POST", "/chat/completions", false, &api_chat, exchange_complete},
+};
+enum { ROUTES = sizeof routes / sizeof *routes };
+
+static void allow(struct exchange *x, const char *method) {
+    struct str s = {0};
+    str_printf(&s, "%s%s%s", x->allow, *x->allow ? ", " : "", method);
+    if (s.n < sizeof x->allow) memcpy(x->allow, str_c(&s), s.n + 1);
+    str_free(&s);
+}
+
+bool routes_find(struct exchange *x, const char *method) {
+    struct sv asked = str_sv(&x->whole_path);
+    if (!strcmp(method, "HEAD")) method = "GET"; // libmicrohttpd leaves the body out
+    for (size_t i = 0; i < ROUTES; i++) {
+        struct sv path = sv(routes[i].path);
+        bool more = sv_ends(path, sv("/")) && sv_starts(asked, path);
+        if (!more && !sv_eq(asked, path)) continue;
+        if (strcmp(method, routes[i].method) != 0) {
+            allow(x, routes[i].method);
+            continue;
+        }
+        x->route = &routes[i];
+        x->rest = sv_cut(asked, path.n, asked.n);
+        return true;
+    }
+    if (*x->allow)
+        return refuse(&x->refusal, 405, NULL, "%s takes %s, not %s", x->path, x->allow, x->method);
+    return refuse(&x->refusal, 404, NULL, "no route %s %s", x->method, x->path);
+}

@@ -1,0 +1,15 @@
+// Which paths there are, and what answers them.
+#ifndef SERVER_ROUTES_H
+#define SERVER_ROUTES_H
+
+#include "server/exchange.h"
+
+// Sets the exchange's route and rest by x->whole_path. False with a refusal.
+bool routes_find(struct exchange *x, const char *method);
+
+// routes_openai.c
+bool route_health(struct exchange *x);
+bool route_models(struct exchange *x);
+bool route_model(struct exchange *x);
+
+#endif

@@ -128,6 +128,9 @@ static void test_usage_errors(void **state) {
     WRONG("unexpected argument \"b\"", "generate", "a", "b");
     WRONG("two models, \"a\" and --model \"b\"", "generate", "a", "-m", "b", "-p", "x");
     WRONG("--prompt is empty", "generate", MODEL, "-p", "");
+    WRONG("CPU mask \"zz\": is not hexadecimal", "generate", MODEL, "-p", "x", "-C", "zz");
+    WRONG("--cpu-mask 0: has no CPU in it", "logits", MODEL, "--ids", "1", "-C", "0");
+    WRONG("CPU range \"4-1\": is not FIRST-LAST", "bench", MODEL, "-Cr", "4-1");
     WRONG("--prompt is empty", "run", MODEL, "--raw", "-p", "");
     WRONG("--seed \"-5\": must be a whole number from -1 to 9007199254740991", "generate", MODEL,
           "-p", "x", "--seed", "-5");

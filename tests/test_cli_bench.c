@@ -105,6 +105,7 @@ static void test_text(void **state) {
     expect(2, "--n-gen 3,x: is not", ARGS("bench", dir, "-p", "3", "-n", "3,x"));
     expect(2, "--batch 0: is not", ARGS("bench", dir, "-b", "0"));
     expect(2, "--n-prompt : is not", ARGS("bench", dir, "-p", ""));
+    expect(2, "--n-prompt 1,,2: is not", ARGS("bench", dir, "-p", "1,,2"));
     expect(1, "more than the 65536 that the model was made for",
            ARGS("bench", MODEL, "-p", "65000", "-d", "1000"));
     // A dummy that memory can't hold is refused before anything is filled.

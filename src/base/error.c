@@ -44,3 +44,8 @@ bool fail_in(struct error *e, const char *fmt, ...) {
     clean(e->text);
     return false;
 }
+
+bool fail_usage(struct error *e) {
+    e->usage = e->set;
+    return false;
+}

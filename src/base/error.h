@@ -9,6 +9,7 @@
 
 struct error {
     bool set;
+    bool usage; // the program was called wrongly
     char text[768];
 };
 
@@ -19,5 +20,8 @@ bool vfail(struct error *e, const char *fmt, va_list args) __attribute__((format
 
 // Puts "context: " before the message that e holds; does nothing when e is clear. Returns false.
 bool fail_in(struct error *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// Marks e's message, if it holds one, as about how the program was called. Returns false.
+bool fail_usage(struct error *e);
 
 #endif

@@ -25,7 +25,8 @@ bool pool_read_options(const struct args *a, struct pool_options *opt, struct er
         .strict = args_int(a, "cpu-strict") == 1,
     };
     const char *mask = args_text(a, "cpu-mask"), *range = args_text(a, "cpu-range");
-    if (mask && !cpus_add_mask(&opt->cpus, mask, e)) return false;
-    if (range && !cpus_add_range(&opt->cpus, range, e)) return false;
-    return !mask || cpus_count(&opt->cpus) || fail(e, "--cpu-mask %s: has no CPU in it", mask);
+    if (mask && !cpus_add_mask(&opt->cpus, mask, e)) return fail_usage(e);
+    if (range && !cpus_add_range(&opt->cpus, range, e)) return fail_usage(e);
+    if (mask && !cpus_count(&opt->cpus)) fail(e, "--cpu-mask %s: has no CPU in it", mask);
+    return !e->set || fail_usage(e);
 }

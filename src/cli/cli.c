@@ -16,7 +16,7 @@
 int cli_error(const struct error *e) {
     fflush(stdout);
     fprintf(stderr, "mlxcel: error: %s\n", e->text);
-    return CLI_ERROR;
+    return e->usage ? CLI_USAGE : CLI_ERROR;
 }
 
 int cli_usage(const struct error *e) {

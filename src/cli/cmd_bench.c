@@ -112,23 +112,30 @@ static void add_result_text(struct str *s, const struct report *report, const st
                100 * r->of_bandwidth, r->ops / 1e9, 100 * r->of_ops, report->peak_name);
 }
 
+static void add_peak_text(struct str *s, const struct device_peak *p) {
+    str_printf(s, " %.0f Gop/s in f32", p->f32 / 1e9);
+    if (p->int8 > 0) str_printf(s, ", %.0f Gop/s in int8", p->int8 / 1e9);
+    if (p->bf16 > 0) str_printf(s, ", %.0f Gop/s in bf16", p->bf16 / 1e9);
+    str_addc(s, '\n');
+}
+
 static void add_text(struct str *s, const struct report *r) {
+    struct device_peak own = {r->machine.f32, r->machine.int8, r->machine.bf16};
     str_printf(s, "%-14s%s, %.1f million parameters, %.2f bits a weight%s\n", "model",
                r->info->family_name, (double)r->info->parameters / 1e6, r->info->bits_per_weight,
                strcmp(r->load_format, "dummy") ? "" : ", random weights");
     str_printf(s, "%-14s%s, precision %s, keys in %s and values in %s; loaded in %.2f s\n",
                "device", r->info->device, r->precision, r->info->cache_k, r->info->cache_v,
                r->load_seconds);
-    str_printf(s, "%-14sreads %.1f GB/s, copies %.1f GB/s; peak %.0f Gop/s in f32", "machine",
-               r->machine.read / 1e9, r->machine.copy / 1e9, r->machine.f32 / 1e9);
-    if (r->machine.int8 > 0) str_printf(s, ", %.0f Gop/s in int8", r->machine.int8 / 1e9);
-    if (r->machine.bf16 > 0) str_printf(s, ", %.0f Gop/s in bf16", r->machine.bf16 / 1e9);
-    str_addc(s, '\n');
+    str_printf(s, "%-14sreads %.1f GB/s, copies %.1f GB/s; peak", "machine", r->machine.read / 1e9,
+               r->machine.copy / 1e9);
+    add_peak_text(s, &own);
     for (int isa = 0; isa < ISA_BEST; isa++) {
         const struct device_peak *p = &r->machine.of_isa[isa];
-        if (p->f32 <= 0 || p->f32 == r->machine.f32) continue; // not there, or told above
-        str_printf(s, "%-14swith %s %.0f Gop/s in f32, %.0f Gop/s in int8\n", "",
-                   isa_name((enum isa)isa), p->f32 / 1e9, p->int8 / 1e9);
+        bool told = p->f32 == r->machine.f32 && p->bf16 == r->machine.bf16;
+        if (p->f32 <= 0 || told) continue;
+        str_printf(s, "%-14swith %s", "", isa_name((enum isa)isa));
+        add_peak_text(s, p);
     }
     for (size_t i = 0; i < r->results; i++) add_result_text(s, r, &r->result[i]);
 }
@@ -171,6 +178,7 @@ static void add_peaks(struct str *s, const struct device_speed *m) {
         str_addc(s, '{');
         add_number(s, "f32_ops_per_second", m->of_isa[isa].f32);
         add_number(s, "int8_ops_per_second", m->of_isa[isa].int8);
+        add_number(s, "bf16_ops_per_second", m->of_isa[isa].bf16);
         str_addc(s, '}');
     }
     str_addc(s, '}');
@@ -246,15 +254,22 @@ static struct engine *open_engine(const struct args *a, struct report *r, struct
     return engine;
 }
 
+static size_t count(const char *text, char c) {
+    size_t n = 0;
+    for (; *text; text++) n += *text == c;
+    return n;
+}
+
 // A number, or several with commas between.
 static bool read_list(const struct args *a, const char *name, int64_t least, int64_t most,
                       struct ids *out, struct error *e) {
-    bool ok = cli_ids(args_text(a, name), out, e) && out->n > 0;
+    struct error ignored = {0};
+    const char *text = args_text(a, name);
+    bool ok = cli_ids(text, out, &ignored) && out->n == 1 + count(text, ',');
     for (size_t i = 0; i < out->n && ok; i++) ok = out->id[i] >= least && out->id[i] <= most;
-    e->set = false;
     return ok ||
            fail(e, "--%s %s: is not a number from %lld to %lld, or several with commas between",
-                name, args_text(a, name), (long long)least, (long long)most);
+                name, text, (long long)least, (long long)most);
 }
 
 static void add_results(struct report *r, int64_t reps, const struct ids *tokens, struct pass p) {

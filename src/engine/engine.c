@@ -179,7 +179,7 @@ static bool fits(const struct engine *e, const struct state_plan *p) {
 
 // The asked context, or the longest up to the model's own that fits one sequence.
 static int64_t choose_context(const struct engine *e) {
-    if (e->opt.context > e->info.model_context)
+    if (e->opt.context > e->info.model_context && !e->opt.load_dummy)
         log_say(LOG_WARN,
                 "context is %lld tokens, but the model was made for %lld: what it says beyond them "
                 "may be nonsense (--ctx-size)",

@@ -159,12 +159,10 @@ struct sampler *sampler_open(const struct sampling *s, int64_t vocab) {
     p->vocab = vocab;
     p->state = s->seed;
     p->mu = 2 * (double)s->mirostat_tau;
-    p->bias = mem_array(s->biases, sizeof *p->bias);
-    if (s->biases) memcpy(p->bias, s->bias, s->biases * sizeof *p->bias);
-    p->late = mem_array(s->lates, sizeof *p->late);
-    if (s->lates) memcpy(p->late, s->late, s->lates * sizeof *p->late);
-    p->s.bias = p->bias;
-    p->s.late = p->late;
+    p->s.bias = mem_array(s->biases, sizeof *s->bias);
+    if (s->biases) memcpy(p->s.bias, s->bias, s->biases * sizeof *s->bias);
+    p->s.late = mem_array(s->lates, sizeof *s->late);
+    if (s->lates) memcpy(p->s.late, s->late, s->lates * sizeof *s->late);
     p->s.breakers = breakers_share(s->breakers);
     if (s->grammar) p->matcher = matcher_open(s->grammar);
     return p;
@@ -174,8 +172,8 @@ void sampler_close(struct sampler *s) {
     if (!s) return;
     breakers_close(s->s.breakers);
     matcher_close(s->matcher);
-    free(s->bias);
-    free(s->late);
+    free(s->s.bias);
+    free(s->s.late);
     free(s->pick);
     free(s->count);
     free(s->match);
@@ -222,10 +220,10 @@ static void fill(struct sampler *s, const float *logits) {
     s->n = s->vocab;
     s->sorted = false;
     for (size_t i = 0; i < s->s.biases; i++)
-        if (s->bias[i].id >= 0 && s->bias[i].id < s->vocab)
-            s->pick[s->bias[i].id].logit += s->bias[i].add;
+        if (s->s.bias[i].id >= 0 && s->s.bias[i].id < s->vocab)
+            s->pick[s->s.bias[i].id].logit += s->s.bias[i].add;
     for (size_t i = 0; i < s->s.lates && s->made < s->s.min_tokens; i++)
-        if (s->late[i] >= 0 && s->late[i] < s->vocab) s->pick[s->late[i]].logit = -INFINITY;
+        if (s->s.late[i] >= 0 && s->s.late[i] < s->vocab) s->pick[s->s.late[i]].logit = -INFINITY;
 }
 
 static void leave_allowed(struct sampler *s) {

@@ -61,7 +61,7 @@ struct sampling {
     struct breakers *breakers;  // what ends a repetition for DRY; NULL: nothing
     struct bias *bias;          // [biases]
     size_t biases;
-    const int32_t *late; // [lates] ids that are not among the first min_tokens
+    int32_t *late; // [lates] ids that are not among the first min_tokens
     size_t lates;
     int64_t min_tokens;
     struct grammar *grammar;           // that the tokens write a text of; NULL: any

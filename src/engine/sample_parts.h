@@ -10,9 +10,7 @@ struct candidate {
 };
 
 struct sampler {
-    struct sampling s; // its arrays are these
-    struct bias *bias;
-    int32_t *late;
+    struct sampling s;       // its arrays are the sampler's
     int64_t vocab, made;     // made: tokens so far
     uint64_t state;          // of splitmix64
     struct matcher *matcher; // of the grammar, NULL: none

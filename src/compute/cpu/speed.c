@@ -93,8 +93,7 @@ static struct peak_loops loops_of(enum isa isa) {
 #if defined(__x86_64__)
     if (isa == ISA_AVX2) return peak_avx2;
     if (isa == ISA_AVX512) return peak_avx512;
-    if (isa == ISA_AVX512_BF16)
-        return (struct peak_loops){peak_avx512.f32, peak_avx512.int8, peak_avx512_bf16.bf16};
+    if (isa == ISA_AVX512_BF16) return (struct peak_loops){.bf16 = peak_avx512_bf16.bf16};
 #elif defined(__aarch64__)
     if (isa == ISA_NEON) return peak_neon;
     if (isa == ISA_DOTPROD) return (struct peak_loops){peak_neon.f32, peak_dotprod.int8, NULL};
@@ -152,7 +151,14 @@ bool cpu_measure(struct device *d, struct device_speed *out, struct error *e) {
         // The plain C is as slow as it is, and says nothing of a machine that has better.
         if (!isa_supported((enum isa)isa) || (isa == ISA_PLAIN && !own)) continue;
         struct peak_loops loops = loops_of((enum isa)isa);
-        struct device_peak peak = {burn(d, loops.f32), burn(d, loops.int8), burn(d, loops.bf16)};
+        struct device_peak peak = {.bf16 = burn(d, loops.bf16)};
+        if (isa == ISA_AVX512_BF16) { // its other loops are AVX-512's
+            peak.f32 = out->of_isa[ISA_AVX512].f32;
+            peak.int8 = out->of_isa[ISA_AVX512].int8;
+        } else {
+            peak.f32 = burn(d, loops.f32);
+            peak.int8 = burn(d, loops.int8);
+        }
         out->of_isa[isa] = peak;
         if (own) out->f32 = peak.f32, out->int8 = peak.int8, out->bf16 = peak.bf16;
     }

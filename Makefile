@@ -9,6 +9,8 @@
 #   make check           format, layers, names, clang-tidy, cppcheck
 #   make fuzz            every fuzz target for FUZZ_SECONDS
 #   make install         into DESTDIR and PREFIX
+#   make dist            dist/mlxcel, a folder with the programs and their libraries to carry to
+#                        another machine; make dist-cuda: dist/mlxcel-cuda, with the CUDA backend
 #   make deps            installs what building, testing, checking and fuzzing need, and, where it
 #                        can be had, what tests for 64-bit Arm need
 #   make clean           removes the build folders
@@ -35,7 +37,7 @@ $(if $(filter arm64,$(2)),@tools/deps arm64 && tools/sysroot $(1)/sysroot)
 cmake --build $(1) -j $(JOBS) $(4)
 endef
 
-.PHONY: all demo test check fuzz install deps clean
+.PHONY: all demo test check fuzz install dist dist-cuda deps clean
 all:
 	$(call compile,$(build),$(PRESET),build,--target programs)
 
@@ -60,9 +62,16 @@ fuzz:
 install: all
 	DESTDIR=$(DESTDIR) cmake --install $(build) --prefix $(PREFIX)
 
+dist: all
+	tools/dist $(build) dist/mlxcel
+
+dist-cuda:
+	$(call compile,build-cuda,cuda,build)
+	tools/dist build-cuda dist/mlxcel-cuda
+
 deps:
 	tools/deps all
 	-tools/deps arm64
 
 clean:
-	rm -rf build build-*/
+	rm -rf build build-*/ dist

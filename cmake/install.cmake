@@ -3,6 +3,10 @@ add_custom_target(programs DEPENDS mlxcel-lib)
 foreach(PROGRAM mlxcel mlxcel-server)
   if(TARGET ${PROGRAM})
     add_dependencies(programs ${PROGRAM})
+    # Libraries that lie beside an installed program (tools/dist) are found, those that they need
+    # too, which the newer tag (RUNPATH) does not do.
+    set_target_properties(${PROGRAM} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+    target_link_options(${PROGRAM} PRIVATE -Wl,--disable-new-dtags)
     install(TARGETS ${PROGRAM} RUNTIME)
   endif()
 endforeach()

@@ -1,4 +1,4 @@
-"""Makes tests/fixtures/text and tests/fixtures/tools: checkpoints of some 270 tokens whose answers
+"""Makes tests/fixtures/text, tools and page: checkpoints of some 270 tokens whose answers
 are known, for tests of what is around a model. python tools/make_text_fixture.py (numpy,
 safetensors, tokenizers)
 
@@ -124,3 +124,11 @@ make("tools",
      '<think>\nZurich?\n</think>\n\nI look. \n<tool_call>\n{"name": "weather", "arguments": '
      '{"city": "Zürich"}}\n</tool_call>', tools, special=["<tool_call>", "</tool_call>"],
      plain=["<think>", "</think>"])
+
+# What a page has to show: reasoning, Markdown of every kind, and what would be a script in HTML.
+page = ["<think>", "\nTwo numbers in,", " one out.\n", "</think>", "\n\n", "Their **sum**", " in `C`:\n\n```c\n",
+        "int sum(int a, int b) {\n", "    return a + b; // a < 2^30\n", "}\n```\n\n", "| a | b | sum |\n",
+        "|---|--:|:-:|\n", "| 1 | 2 | *3* |\n\n", "1. <img src=x", " onerror=\"document.title='mine'\">\n",
+        "2. [no](javascript:alert(1)),", " [yes](https://example.org/a?b=c)\n", "   - deeper\n\n",
+        "> It is said:", " 5 < 6 && 7 > 6\n\n", "---\n\nDone, ", "wörld 😀."]
+make("page", page, "".join(page), turns, plain=["<think>", "</think>"])

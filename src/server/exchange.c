@@ -29,13 +29,28 @@ static bool queue(struct exchange *x, unsigned status, struct MHD_Response *resp
     return queued == MHD_YES;
 }
 
-bool exchange_send(struct exchange *x, unsigned status, const char *type, struct sv bytes) {
+static struct MHD_Response *response_of(struct sv bytes) {
     char *copy = mem_array(bytes.n, 1);
     if (bytes.n) memcpy(copy, bytes.p, bytes.n);
     struct MHD_Response *response =
         MHD_create_response_from_buffer(bytes.n, copy, MHD_RESPMEM_MUST_FREE);
     if (!response) free(copy);
-    return queue(x, status, response, type);
+    return response;
+}
+
+bool exchange_send(struct exchange *x, unsigned status, const char *type, struct sv bytes) {
+    return queue(x, status, response_of(bytes), type);
+}
+
+bool exchange_page(struct exchange *x, struct sv html, const char *policy) {
+    struct MHD_Response *response = response_of(html);
+    if (response) {
+        MHD_add_response_header(response, "Content-Security-Policy", policy);
+        MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+        MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+        MHD_add_response_header(response, "Cache-Control", "no-cache");
+    }
+    return queue(x, MHD_HTTP_OK, response, "text/html; charset=utf-8");
 }
 
 bool exchange_json(struct exchange *x, unsigned status, const struct str *json) {

@@ -53,6 +53,8 @@ struct exchange {
 
 // The answers.
 bool exchange_send(struct exchange *x, unsigned status, const char *type, struct sv bytes);
+// A document for a browser, which may do what the policy says (Content-Security-Policy).
+bool exchange_page(struct exchange *x, struct sv html, const char *policy);
 bool exchange_json(struct exchange *x, unsigned status, const struct str *json);
 bool exchange_refuse(struct exchange *x);   // with x->refusal, as the route's API tells it
 bool exchange_complete(struct exchange *x); // an answer of the model, whole or as events

@@ -52,6 +52,9 @@ static const struct arg http_args[] = {
      "what the API calls the model, instead of its folder's name"},
     {"--host", ARG_TEXT, "HOST", "LLAMA_ARG_HOST", "127.0.0.1", 0, 0,
      "the address to listen on; 0.0.0.0, or :: with IPv6, for every one of this machine"},
+    {"--no-webui --no-ui", ARG_FLAG, NULL, "LLAMA_ARG_NO_WEBUI LLAMA_ARG_NO_UI", NULL, 0, 0,
+     "no chat page at /"},
+    {"--webui --ui", ARG_FLAG, NULL, NULL, NULL, 0, 0, "changes nothing: the page is there"},
     {"--port", ARG_INT, "N", "LLAMA_ARG_PORT", "8080", 0, 65535, "0: any that is free"},
     {"--api-key", ARG_TEXTS, "KEY", "LLAMA_API_KEY", NULL, 0, 0,
      "clients must send this as Authorization: Bearer KEY; several with commas between, or by "
@@ -142,9 +145,9 @@ const struct command command_server = {
     .alone = true,
     .summary = "serve a model over the OpenAI API",
     .about = "Answers GET /health and /v1/models, and POST /v1/completions and "
-             "/v1/chat/completions. It listens as soon as it has looked at the files, and says 503 "
-             "until the model is loaded. SIGTERM and SIGINT let running answers end; a second one "
-             "does not.",
+             "/v1/chat/completions; a browser gets a chat page at /. It listens as soon as it has "
+             "looked at the files, and says 503 until the model is loaded. SIGTERM and SIGINT let "
+             "running answers end; a second one does not.",
     .operands = "[PATH]",
     .operands_most = 1,
     .examples = "mlxcel-server -m models/SmolLM2-135M-Instruct\n"
@@ -229,6 +232,7 @@ bool server_options_read(struct server_options *o, const struct args *a, struct 
     *o = (struct server_options){
         .model = args_model(a, e),
         .queue = args_int(a, "max-queue-depth"),
+        .page = !args_flag(a, "no-webui"),
         .host = args_text(a, "host"),
         .port = (int)args_int(a, "port"),
         .max_body = (size_t)args_int(a, "max-body") << 20,

@@ -19,6 +19,7 @@ struct server_options {
         REASONING_INSIDE,    // in the content, with its marks
     } reasoning;
 
+    bool page; // for browsers, at /
     const char *host;
     int port;       // 0: any that is free
     struct sv *key; // some are of key_file, others of the command line

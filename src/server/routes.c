@@ -3,6 +3,8 @@
 #include <string.h>
 
 static const struct route routes[] = {
+    {"GET", "/", true, NULL, route_page},
+    {"GET", "/index.html", true, NULL, route_page},
     {"GET", "/health", true, NULL, route_health},
     {"GET", "/v1/health", true, NULL, route_health},
     {"GET", "/v1/models", false, &api_chat, route_models},
@@ -27,7 +29,7 @@ bool routes_find(struct exchange *x, const char *method) {
     if (!strcmp(method, "HEAD")) method = "GET"; // libmicrohttpd leaves the body out
     for (size_t i = 0; i < ROUTES; i++) {
         struct sv path = sv(routes[i].path);
-        bool more = sv_ends(path, sv("/")) && sv_starts(asked, path);
+        bool more = path.n > 1 && sv_ends(path, sv("/")) && sv_starts(asked, path);
         if (!more && !sv_eq(asked, path)) continue;
         if (strcmp(method, routes[i].method) != 0) {
             allow(x, routes[i].method);

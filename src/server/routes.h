@@ -12,4 +12,6 @@ bool route_health(struct exchange *x);
 bool route_models(struct exchange *x);
 bool route_model(struct exchange *x);
 
+bool route_page(struct exchange *x); // page.c
+
 #endif

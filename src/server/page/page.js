@@ -1,0 +1,478 @@
+// The chat page. A conversation is {id, title, used, messages}, a message {role, content, reasoning,
+// note, error, tokens, rate, thought}; each conversation is an item of its own in localStorage,
+// so that tabs which show different ones do not write over each other.
+
+const $ = id => document.getElementById(id);
+const log = $("log"), box = $("prompt"), fields = $("fields").elements;
+const CHAT = "mlxcel.chat.", SETTINGS = "mlxcel.settings", TITLE_MOST = 60;
+
+let chat = null;         // the conversation on the page
+const runs = new Map();  // answers that are being written: id of the conversation -> run
+const views = new Map(); // message on the page -> its view
+
+// --- storage -------------------------------------------------------------------------------------
+
+function read(key) {
+    try { return JSON.parse(localStorage.getItem(key)); } catch { return null; }
+}
+
+function write(key, value) {
+    try {
+        localStorage.setItem(key, JSON.stringify(value));
+    } catch {
+        notice("This browser has no room left to keep conversations: delete some.");
+    }
+}
+
+const newChat = () => ({id: Math.random().toString(36).slice(2), title: "", used: 0, messages: []});
+const loadChat = id => runs.get(id)?.chat ?? read(CHAT + id);
+
+function saveChat(c) {
+    if (c.messages.length && !c.deleted) write(CHAT + c.id, c);
+}
+
+// The newest first.
+function allChats() {
+    const keys = Object.keys(localStorage).filter(key => key.startsWith(CHAT));
+    return keys.map(read).filter(c => Array.isArray(c?.messages)).sort((a, b) => b.used - a.used);
+}
+
+// --- small things --------------------------------------------------------------------------------
+
+function button(text, action, properties) {
+    const node = make("button", {type: "button", textContent: text, ...properties});
+    node.addEventListener("click", action);
+    return node;
+}
+
+function icon(name, label, action) {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    const use = document.createElementNS("http://www.w3.org/2000/svg", "use");
+    use.setAttribute("href", "#icon-" + name);
+    svg.setAttribute("aria-hidden", "true");
+    svg.append(use);
+    const node = button("", action, {className: "icon", title: label, ariaLabel: label});
+    node.append(svg);
+    return node;
+}
+
+// Stays until the next one, or until it is closed: nobody has to hurry.
+function notice(text, undo) {
+    const close = () => $("notice").replaceChildren();
+    $("notice").replaceChildren(text);
+    if (undo) $("notice").append(button("Undo", () => { close(); undo(); }));
+    $("notice").append(icon("close", "Close", close));
+}
+
+async function copy(text) {
+    if (navigator.clipboard) {
+        await navigator.clipboard.writeText(text);
+    } else { // which only pages by https and of this machine have
+        const area = make("textarea", {value: text, className: "unseen"});
+        document.body.append(area);
+        area.select();
+        document.execCommand("copy");
+        area.remove();
+    }
+    notice("Copied.");
+}
+
+// Enter sends; on a phone, which has no Shift-Enter, it makes a line.
+function isEnter(event) {
+    return event.key === "Enter" && !event.shiftKey && !event.isComposing &&
+        !matchMedia("(pointer: coarse)").matches;
+}
+
+// --- settings ------------------------------------------------------------------------------------
+
+function loadSettings() {
+    const settings = read(SETTINGS) ?? {};
+    for (const field of fields) if (field.name) field.value = settings[field.name] ?? "";
+}
+
+function saveSettings() {
+    const settings = {};
+    for (const field of fields) if (field.name && field.value) settings[field.name] = field.value;
+    write(SETTINGS, settings);
+}
+
+// The object in the field for more of them; null when it is none.
+function moreFields() {
+    let more = null;
+    try { more = JSON.parse(fields.more.value || "{}"); } catch { return null; }
+    return typeof more === "object" && !Array.isArray(more) ? more : null;
+}
+
+function showTheme() {
+    const theme = localStorage.getItem("mlxcel.theme");
+    const dark = theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    document.documentElement.style.colorScheme = theme ?? "";
+    $("theme").ariaPressed = String(dark);
+    return dark;
+}
+
+// The other of light and dark; where the system has that too, from now on whatever the system has.
+function switchTheme() {
+    const next = showTheme() ? "light" : "dark";
+    if (matchMedia(`(prefers-color-scheme: ${next})`).matches)
+        localStorage.removeItem("mlxcel.theme");
+    else
+        localStorage.setItem("mlxcel.theme", next);
+    showTheme();
+}
+
+// --- the server ----------------------------------------------------------------------------------
+
+const wait = ms => new Promise(done => setTimeout(done, ms));
+let looking = false; // for the model
+
+// Paths are relative, so that the page may stand behind a proxy, under a path.
+async function request(path, options) {
+    const headers = {"Content-Type": "application/json"};
+    if (fields.key.value) headers.Authorization = "Bearer " + fields.key.value;
+    let response = null;
+    try {
+        response = await fetch(path, {...options, headers});
+    } catch (e) {
+        if (e.name === "AbortError") throw e;
+        throw new Error("The server can't be reached.");
+    }
+    if (response.ok) return response;
+    const answer = await response.json().catch(() => null);
+    if (response.status === 401) askKey();
+    throw Object.assign(new Error(answer?.error?.message ?? "The server says " + response.status),
+        {status: response.status});
+}
+
+function askKey() {
+    $("key-wrong").textContent = fields.key.value ? "The server does not know this key."
+        : "The server wants a key.";
+    if (!$("settings").open) $("settings").showModal();
+    fields.key.focus();
+}
+
+// Shows the model's name, once it is loaded.
+async function showModel() {
+    if (looking) return;
+    for (looking = true; looking; await wait(1000)) {
+        try {
+            const models = await (await request("v1/models")).json();
+            $("model").textContent = document.title = models.data[0].id;
+            looking = false;
+        } catch (e) {
+            $("model").textContent = e.status === 503 ? "The model is being loaded…" : e.message;
+            looking = e.status !== 401; // with another key it is looked for again
+        }
+    }
+}
+
+// The objects of a stream of server-sent events, which ends with [DONE].
+async function* events(response) {
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+        const {value, done} = await reader.read();
+        if (done) throw new Error("The connection ended before the answer did.");
+        const lines = (text + value).split("\n");
+        text = lines.pop();
+        for (const line of lines) {
+            if (line === "data: [DONE]") return;
+            if (line.startsWith("data: ")) yield JSON.parse(line.slice(6));
+        }
+    }
+}
+
+function requestBody(run) {
+    const messages = run.chat.messages.filter(m => m !== run.message && m.content)
+        .map(({role, content}) => ({role, content}));
+    if (fields.system.value) messages.unshift({role: "system", content: fields.system.value});
+    const body = {messages, stream: true, stream_options: {include_usage: true}};
+    if (!$("fields").checkValidity()) throw new Error("A field of the settings is wrong.");
+    for (const field of fields)
+        if (field.value && field.type === "number") body[field.name] = Number(field.value);
+    if (fields.enable_thinking.value) body.enable_thinking = fields.enable_thinking.value === "true";
+    return Object.assign(body, moreFields());
+}
+
+// Adds what an event says to the answer. An event may hold more than one token, so that their number
+// is a guess until the last one tells it.
+function take(run, event) {
+    const m = run.message, choice = event.choices?.[0], delta = choice?.delta ?? {};
+    const now = performance.now();
+    if (event.error) throw new Error(event.error.message);
+    if (event.usage) m.tokens = event.usage.completion_tokens;
+    if (choice?.finish_reason === "length") m.note = "cut at the limit of tokens";
+    if (delta.content || delta.reasoning_content) {
+        run.first ??= now;
+        run.last = now;
+        run.events++;
+        m.tokens++;
+        m.content += delta.content ?? "";
+        m.reasoning += delta.reasoning_content ?? "";
+        if (!delta.content) m.thought = (now - run.began) / 1000;
+    }
+    // The first event marks when the prompt was read, but where all tokens came in a few events.
+    m.rate = 1000 * (run.events > 8 ? (m.tokens - 1) / (run.last - run.first)
+        : m.tokens / (run.last - run.began));
+}
+
+// Has the conversation answered, and shows the answer as it comes.
+async function answer(c) {
+    const message = {role: "assistant", content: "", reasoning: "", tokens: 0};
+    const run = {chat: c, message, abort: new AbortController(), began: performance.now(), events: 0};
+    let drawn = 0;
+    c.messages.push(message);
+    c.used = Date.now();
+    runs.set(c.id, run);
+    saveChat(c);
+    draw();
+    log.scrollTop = log.scrollHeight;
+    try {
+        const body = JSON.stringify(requestBody(run));
+        const response = await request("v1/chat/completions",
+            {method: "POST", body, signal: run.abort.signal});
+        for await (const event of events(response)) {
+            take(run, event);
+            drawn ||= requestAnimationFrame(() => { drawn = 0; update(message); });
+        }
+    } catch (e) {
+        if (e.name === "AbortError") message.note = "stopped";
+        else message.error = e.message;
+    }
+    runs.delete(c.id);
+    saveChat(c);
+    if (c !== chat) return;
+    draw();
+    $("spoken").textContent = message.error ?? message.note ?? views.get(message).text.textContent;
+}
+
+// --- messages ------------------------------------------------------------------------------------
+
+function stats(m, running) {
+    const parts = [];
+    if (m.tokens) parts.push(`${running ? "about " : ""}${m.tokens} token${m.tokens > 1 ? "s" : ""}`);
+    if (m.tokens) parts.push(`${m.rate.toFixed(1)} tokens/s`);
+    if (m.note) parts.push(m.note);
+    return parts.join(", ");
+}
+
+// The nodes of a message. `update` brings them to what the message says now.
+class View {
+    constructor(m) {
+        this.message = m;
+        this.text = make("div", {className: "text"});
+        this.markdown = new MarkdownView(this.text);
+        this.thoughts = make("p");
+        this.summary = make("summary");
+        this.details = make("details", {hidden: true}, this.summary, this.thoughts);
+        this.error = make("p", {className: "wrong"});
+        this.stats = make("span", {className: "stats"});
+        this.actions = make("div", {className: "actions"});
+        this.node = make("article", {className: m.role, ariaLabel: m.role === "user" ? "You" : "Answer"},
+            this.details, this.text, this.error, make("footer", {}, this.actions, this.stats));
+        this.update();
+    }
+
+    update() {
+        const m = this.message, run = runs.get(chat.id), running = run?.message === m;
+        if (m.role === "user") this.text.textContent = m.content;
+        else this.markdown.show(m.content);
+        this.node.classList.toggle("running", running);
+        this.details.hidden = !m.reasoning;
+        this.thoughts.textContent = m.reasoning;
+        this.summary.textContent = running && !m.content ? "Thinking…"
+            : m.thought >= 0.1 ? `Thought for ${m.thought.toFixed(1)} s` : "Thought";
+        this.error.textContent = m.error ?? "";
+        this.stats.textContent = stats(m, running || m.note === "stopped");
+        if (run) this.actions.replaceChildren();
+        else if (!this.actions.children.length) this.actions.append(...this.buttons());
+    }
+
+    buttons() {
+        const m = this.message, edit = button("Edit", () => this.edit());
+        if (m.role === "user") return [edit, button("Copy", () => copy(m.content))];
+        const again = button(m.error ? "Try again" : "Regenerate", () => answerAgain(m));
+        return m.content ? [button("Copy", () => copy(m.content)), edit, again] : [again];
+    }
+
+    // A question that was changed is asked again, and what came after it is gone; an answer that was
+    // changed is what the model is told that it said.
+    edit() {
+        const m = this.message, user = m.role === "user";
+        const area = make("textarea", {value: m.content, rows: 4, ariaLabel: "Edit the message"});
+        const end = () => {
+            draw();
+            views.get(m)?.actions.firstChild?.focus();
+        };
+        const save = () => {
+            if (!area.value.trim()) return;
+            m.content = area.value;
+            if (!user) saveChat(chat);
+            end();
+            if (user) answerAfter(m);
+        };
+        area.addEventListener("keydown", event => {
+            if (event.key === "Escape") end();
+            else if (isEnter(event) && user) save();
+            else return;
+            event.preventDefault();
+        });
+        this.text.replaceChildren(area);
+        this.actions.replaceChildren(button(user ? "Send" : "Save", save), button("Cancel", end));
+        area.focus();
+    }
+}
+
+function update(message) {
+    const below = log.scrollHeight - log.scrollTop - log.clientHeight;
+    views.get(message)?.update();
+    if (below < 48) log.scrollTop = log.scrollHeight; // who scrolled up stays where they are
+}
+
+function answerAfter(m) {
+    chat.messages.length = chat.messages.indexOf(m) + 1;
+    log.focus();
+    answer(chat);
+}
+
+function answerAgain(m) {
+    chat.messages.length = chat.messages.indexOf(m);
+    log.focus();
+    answer(chat);
+}
+
+// --- the page ------------------------------------------------------------------------------------
+
+function draw() {
+    const running = runs.has(chat.id);
+    views.clear();
+    for (const m of chat.messages) views.set(m, new View(m));
+    log.replaceChildren(...[...views.values()].map(view => view.node));
+    if (!chat.messages.length) log.append(make("p", {className: "empty", textContent: "Ask something."}));
+    $("send").ariaLabel = $("send").title = running ? "Stop" : "Send";
+    $("send").querySelector("use").setAttribute("href", running ? "#icon-stop" : "#icon-send");
+    drawChats();
+}
+
+function drawChats() {
+    $("chats").replaceChildren(...allChats().map(c => {
+        const open = button(c.title, () => show(c.id), {className: "open"});
+        const item = make("li", {}, open, icon("rename", "Rename " + c.title, () => rename(c, item)),
+            icon("delete", "Delete " + c.title, () => remove(c)));
+        if (c.id === chat.id) open.ariaCurrent = "page";
+        return item;
+    }));
+}
+
+function rename(c, item) {
+    const input = make("input", {value: c.title, ariaLabel: "Title", maxLength: 200});
+    const end = save => {
+        const now = loadChat(c.id);
+        if (save && input.value.trim() && now) {
+            if (now.id === chat.id) chat.title = input.value.trim();
+            now.title = input.value.trim();
+            saveChat(now);
+        }
+        drawChats();
+    };
+    input.addEventListener("keydown", event => {
+        if (event.key === "Enter" || event.key === "Escape") end(event.key === "Enter");
+    });
+    input.addEventListener("blur", () => end(true));
+    item.replaceChildren(input);
+    input.select();
+}
+
+function remove(c) {
+    const gone = loadChat(c.id) ?? c;
+    runs.get(c.id)?.abort.abort();
+    gone.deleted = true;
+    localStorage.removeItem(CHAT + c.id);
+    if (c.id === chat.id) show(""); else drawChats();
+    $("new").focus();
+    notice("The conversation is deleted.", () => {
+        delete gone.deleted;
+        saveChat(gone);
+        show(gone.id);
+    });
+}
+
+function showSide(shown) {
+    document.body.classList.toggle("side", shown);
+    $("menu").ariaExpanded = String(shown);
+}
+
+// The address names the conversation, so that a reload and the browser's way back lead to it.
+function show(id) {
+    const found = id ? loadChat(id) : null;
+    chat = found ?? newChat();
+    history[id === location.hash.slice(1) ? "replaceState" : "pushState"](null, "", found ? "#" + id : "#");
+    showSide(false);
+    draw();
+    log.scrollTop = log.scrollHeight;
+}
+
+function send() {
+    const text = box.value.trim();
+    if (!text) return;
+    chat.title ||= text.replace(/\s+/g, " ").slice(0, TITLE_MOST);
+    chat.messages.push({role: "user", content: text});
+    box.value = "";
+    answer(chat);
+    history.replaceState(null, "", "#" + chat.id);
+}
+
+function stopOrSend() {
+    const run = runs.get(chat.id);
+    if (run) run.abort.abort(); else send();
+}
+
+$("composer").addEventListener("submit", event => {
+    event.preventDefault();
+    stopOrSend();
+});
+box.addEventListener("keydown", event => {
+    if (!isEnter(event)) return;
+    event.preventDefault();
+    if (!runs.has(chat.id)) send();
+});
+document.addEventListener("keydown", event => {
+    if (event.key !== "Escape" || $("settings").open) return;
+    if (document.body.classList.contains("side")) showSide(false);
+    else runs.get(chat.id)?.abort.abort();
+});
+log.addEventListener("click", event => {
+    const figure = event.target.closest(".copy")?.closest("figure");
+    if (figure) copy(figure.querySelector("code").textContent);
+});
+document.addEventListener("click", event => {
+    if (!event.target.closest("#side, #menu")) showSide(false);
+});
+$("skip").addEventListener("click", () => box.focus());
+$("menu").addEventListener("click", () => showSide(!document.body.classList.contains("side")));
+$("new").addEventListener("click", () => {
+    show("");
+    box.focus();
+});
+$("theme").addEventListener("click", switchTheme);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
+$("open-settings").addEventListener("click", () => $("settings").showModal());
+$("settings").addEventListener("close", () => {
+    $("key-wrong").textContent = "";
+    showModel();
+});
+$("fields").addEventListener("input", () => {
+    fields.more.setCustomValidity(moreFields() ? "" : "This is no JSON object.");
+    saveSettings();
+});
+window.addEventListener("hashchange", () => show(location.hash.slice(1)));
+window.addEventListener("storage", event => {
+    if (event.key === SETTINGS) loadSettings();
+    drawChats();
+});
+window.addEventListener("pagehide", () => runs.forEach(run => saveChat(run.chat)));
+
+loadSettings();
+showTheme();
+show(location.hash.slice(1));
+showModel();

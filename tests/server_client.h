@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,7 +33,8 @@ enum { WAIT_MS = 60000 }; // without a sign of life: generous, for a busy machin
 struct server {
     pid_t pid;
     int port;
-    FILE *err; // what it says on standard error
+    char path[108]; // of its socket, where that is a file
+    FILE *err;      // what it says on standard error
 };
 
 #define ARGS(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -60,7 +62,9 @@ static inline bool server_launch(struct server *s, const char *const *args) {
     for (size_t n = 0; n + 1 < sizeof line && !strchr(line, '\n'); n++)
         if (read(out[0], line + n, 1) != 1) break;
     close(out[0]);
-    return sscanf(line, "listening on http://127.0.0.1:%d", &s->port) == 1;
+    return sscanf(line, "listening on http://127.0.0.1:%d", &s->port) == 1 ||
+           sscanf(line, "listening on https://127.0.0.1:%d", &s->port) == 1 ||
+           sscanf(line, "listening on unix:%107s", s->path) == 1;
 }
 
 // What it said on standard error so far.
@@ -107,7 +111,18 @@ static inline int server_stop(struct server *s) {
 
 // --- a client ------------------------------------------------------------------------------------
 
+static inline int client_of_file(const char *path) {
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    strcpy(a.sun_path, path);
+    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
 static inline int client_socket(const struct server *s, int receive_buffer) {
+    if (*s->path) return client_of_file(s->path);
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)s->port)};
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

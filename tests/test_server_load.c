@@ -1,5 +1,5 @@
 // mlxcel-server under load and attack, and as a process: keys, starting, stopping.
-#include "server_client.h"
+#include "server_model.h"
 
 #include "server/http.h"
 
@@ -135,39 +135,13 @@ static void *ask_one(void *arg) {
     return NULL;
 }
 
-// A checkpoint whose answers depend on all that was before: random weights, and the tokenizer of
-// the other fixture, whose first ids are the bytes.
-static void make_random_model(char *dir) {
-    static const char *const files[][2] = {
-        {"config.json", FIXTURES "/llama/base/config.json"},
-        {"model.safetensors", FIXTURES "/llama/base/model.safetensors"},
-        {"tokenizer.json", FIXTURES "/text/tokenizer.json"}};
-    strcpy(dir, "/tmp/test_server.XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    for (size_t i = 0; i < 3; i++) {
-        char path[128];
-        snprintf(path, sizeof path, "%s/%s", dir, files[i][0]);
-        assert_int_equal(symlink(files[i][1], path), 0);
-    }
-}
-
-static void remove_random_model(const char *dir) {
-    static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json"};
-    for (size_t i = 0; i < 3; i++) {
-        char path[128];
-        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
-        unlink(path);
-    }
-    rmdir(dir);
-}
-
 // Eight clients, four places, steps of 16 tokens: prompts in chunks beside others' answers.
 static void together(void **state) {
     struct client c[CLIENTS] = {0};
     struct server s;
-    char dir[64];
+    char dir[MODEL_DIR];
     (void)state;
-    make_random_model(dir);
+    model_make(dir, "llama/base");
     server_start(&s, ARGS("-m", dir, "-np", "4", "-b", "16", "--precision", "f32"));
     for (size_t i = 0; i < CLIENTS; i++) {
         struct str body = {0};
@@ -192,7 +166,7 @@ static void together(void **state) {
         free(c[i].together);
     }
     assert_int_equal(server_stop(&s), 0);
-    remove_random_model(dir);
+    model_remove(dir);
 }
 
 // --- clients that leave, clients that are slow, servers that are full ----------------------------

@@ -9,7 +9,7 @@
 
 struct arg_value {
     const struct arg *arg;
-    bool given, set; // set: given, or there is a default
+    bool given, set; // set: given, or there is a default; of a flag or a switch: it is on
     struct sv by;    // the name that was typed, or the variable
     struct sv text;
     int64_t i;
@@ -166,6 +166,7 @@ static bool store(struct arg_value *v, struct sv from, struct sv text, struct er
         v->texts = mem_grow(v->texts, &v->cap, v->n + 1, sizeof *v->texts);
         v->texts[v->n++] = text;
         return true;
+    case ARG_SWITCH: v->set = sv_is(text, "on"); return true;
     case ARG_FLAG:
     case ARG_TEXT:
     case ARG_REFUSED: break;
@@ -173,10 +174,16 @@ static bool store(struct arg_value *v, struct sv from, struct sv text, struct er
     return true;
 }
 
+static bool on_or_off(const struct arg *arg) {
+    return arg->kind == ARG_FLAG || arg->kind == ARG_SWITCH;
+}
+
 // A flag's variable: what llama.cpp and the usual conventions take for yes and for no.
 static bool store_flag_text(struct arg_value *v, struct sv from, struct sv text, struct error *e) {
     const char *yes = "1 true yes on enabled", *no = "0 false no off disabled";
     struct sv word;
+    v->given = v->arg->kind == ARG_SWITCH;
+    if (v->given && sv_find(from, sv("_NO_"), 0) >= 0) return true;
     for (size_t i = 0; (word = args_word(yes, i)).n; i++)
         if (sv_eq(word, text)) return v->given = v->set = true;
     for (size_t i = 0; (word = args_word(no, i)).n; i++)
@@ -192,7 +199,7 @@ static bool read_environment(struct arg_value *v, struct error *e) {
         free(key);
         if (!text || !*text) continue;
         v->by = name;
-        if (v->arg->kind == ARG_FLAG) return store_flag_text(v, name, sv(text), e);
+        if (on_or_off(v->arg)) return store_flag_text(v, name, sv(text), e);
         v->given = true;
         return store(v, name, sv(text), e);
     }
@@ -211,7 +218,8 @@ static bool option(struct arg_value *v, struct sv name, const struct sv *joined,
     if (v->arg->kind == ARG_REFUSED) return refuse(v, name, e);
     v->given = v->set = true;
     v->by = name;
-    if (v->arg->kind == ARG_FLAG) {
+    if (on_or_off(v->arg)) {
+        if (v->arg->kind == ARG_SWITCH) v->set = !sv_starts(name, sv("--no-"));
         if (!joined) return true;
         return fail(e, "%.*s takes no value", (int)name.n, name.p);
     }
@@ -301,7 +309,7 @@ bool args_parse(struct args *a, const struct command *c, int argc, char **argv, 
     for (size_t k = 0; ok && k < a->n; k++) {
         struct arg_value *v = &a->value[k];
         if (!v->given) ok = read_environment(v, e);
-        if (ok && !v->set && v->arg->otherwise)
+        if (ok && !v->given && !v->set && v->arg->otherwise)
             ok = store(v, main_name(v->arg), sv(v->arg->otherwise), e);
     }
     return ok;
@@ -327,7 +335,7 @@ static const struct arg_value *need(const struct args *a, const char *name, bool
     abort();
 }
 
-static bool is_flag(int kind) { return kind == ARG_FLAG; }
+static bool is_flag(int kind) { return kind == ARG_FLAG || kind == ARG_SWITCH; }
 static bool is_text(int kind) { return kind == ARG_TEXT || kind == ARG_CHOICE; }
 static bool is_texts(int kind) { return kind == ARG_TEXTS; }
 static bool is_int(int kind) { return kind == ARG_INT; }

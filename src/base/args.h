@@ -11,6 +11,7 @@
 
 enum arg_kind {
     ARG_FLAG,
+    ARG_SWITCH, // on or off: of its names those with "--no-" turn it off
     ARG_TEXT,
     ARG_TEXTS, // may be given several times; the others keep the last
     ARG_INT,
@@ -24,9 +25,11 @@ struct arg {
     // name by which the getters know it; names after it are aliases.
     const char *names;
     enum arg_kind kind;
-    const char *value;     // what help calls the value: "N"; of a choice, the words: "auto|cpu"
-    const char *env;       // variables with spaces between, the strongest first; NULL: none
-    const char *otherwise; // the default, as it would be typed; NULL: none
+    const char *value; // what help calls the value: "N"; of a choice, the words: "auto|cpu"
+    // Variables with spaces between, the strongest first; NULL: none. One with "_NO_" turns a
+    // switch off, whatever it holds.
+    const char *env;
+    const char *otherwise; // the default, as it would be typed ("on", "off"); NULL: none
     double least, most;    // ARG_INT, ARG_NUMBER: the range, both ends included
     const char *help;      // no full stop, no line breaks
 };

@@ -57,7 +57,7 @@ static void help_option(FILE *f, const struct arg *arg) {
     str_puts(&left, has_short ? "  " : "      ");
     for (size_t i = 0; (name = args_word(arg->names, i)).n; i++)
         str_printf(&left, "%s%.*s", i ? ", " : "", (int)name.n, name.p);
-    if (arg->kind != ARG_FLAG) str_printf(&left, " %s", arg->value);
+    if (arg->value) str_printf(&left, " %s", arg->value);
     args_describe(&right, arg);
     if (arg->env) list_env(&right, arg->env);
     fputs(left.p, f);

@@ -45,7 +45,7 @@ static void man_option(FILE *f, const struct arg *arg) {
         fprintf(f, "%s Fl ", i ? " ," : "");
         roff_word(f, sv_cut(name, 1, name.n));
     }
-    if (arg->kind != ARG_FLAG) {
+    if (arg->value) {
         fputs(" Ar ", f);
         roff_word(f, sv(arg->value));
     }

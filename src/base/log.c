@@ -1,13 +1,23 @@
 #include "base/log.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/json.h"
+
+enum { UNKNOWN = -2 }; // read the environment first
 
 static const char *const names[] = {"error", "warn", "info", "debug"};
-static atomic_int least_shown = -1; // -1: read the environment first
+static atomic_int least_shown = UNKNOWN;
+static struct log_options how;
+static int file = -1;
 
 static int level_from_env(void) {
     const char *want = getenv("MLXCEL_LOG");
@@ -23,16 +33,89 @@ bool log_environment(struct error *e) {
     return known || fail(e, "MLXCEL_LOG \"%s\": must be one of error|warn|info|debug", want);
 }
 
+bool log_open(const struct log_options *o, struct error *e) {
+    how = *o;
+    if (!o->file) return true;
+    file = open(o->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    return file >= 0 || fail(e, "--log-file %s: %s", o->file, strerror(errno));
+}
+
 void log_set(enum log_level least) { atomic_store(&least_shown, (int)least); }
 
-void log_say(enum log_level level, const char *fmt, ...) {
+bool log_shows(enum log_level level) {
     int least = atomic_load(&least_shown);
-    if (least < 0) atomic_store(&least_shown, least = level_from_env());
-    if ((int)level > least) return;
+    if (least == UNKNOWN) atomic_store(&least_shown, least = level_from_env());
+    return (int)level <= least;
+}
+
+static void add_time(struct str *s) {
+    struct timespec now;
+    struct tm t;
+    char text[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &t);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &t);
+    str_printf(s, "%s.%03dZ", text, (int)(now.tv_nsec / 1000000));
+}
+
+// In one piece, so that lines of threads don't mix. A full disk costs the line.
+static void put(int fd, const struct str *line) {
+    for (size_t at = 0; at < line->n;) {
+        ssize_t n = write(fd, line->p + at, line->n - at);
+        if (n < 0 && errno != EINTR) return;
+        if (n > 0) at += (size_t)n;
+    }
+}
+
+static void put_line(struct str *line) {
+    str_addc(line, '\n');
+    put(STDERR_FILENO, line);
+    if (file >= 0) put(file, line);
+    str_free(line);
+}
+
+static void put_text(enum log_level level, struct sv text) {
+    struct str line = {0};
+    if (how.timestamps) {
+        add_time(&line);
+        str_addc(&line, ' ');
+    }
+    if (!how.bare) str_printf(&line, "mlxcel: %s: ", names[level]);
+    size_t from = line.n;
+    str_add(&line, text);
+    for (size_t i = from; i < line.n; i++)
+        if ((unsigned char)line.p[i] < ' ' || line.p[i] == 0x7f) line.p[i] = '?';
+    put_line(&line);
+}
+
+static void put_json(enum log_level level, const char *type, struct sv members) {
+    struct str line = {0};
+    str_puts(&line, "{\"time\":\"");
+    add_time(&line);
+    str_printf(&line, "\",\"level\":\"%s\",\"type\":\"%s\",", names[level], type);
+    str_add(&line, members);
+    str_addc(&line, '}');
+    put_line(&line);
+}
+
+void log_event(enum log_level level, const char *type, struct sv text, struct sv members) {
+    if (!log_shows(level)) return;
+    if (how.json)
+        put_json(level, type, members);
+    else
+        put_text(level, text);
+}
+
+void log_say(enum log_level level, const char *fmt, ...) {
+    if (!log_shows(level)) return;
     char text[1024];
+    struct str members = {0};
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    fprintf(stderr, "mlxcel: %s: %s\n", names[level], text);
+    str_puts(&members, "\"message\":");
+    json_quote(&members, sv(text));
+    log_event(level, "log", sv(text), str_sv(&members));
+    str_free(&members);
 }

@@ -95,6 +95,7 @@ struct request {
     int64_t tops;         // so many of the likeliest tokens
     float *prompt_logits; // [n, vocab], filled as the prompt is computed; NULL: not wanted
     uint64_t salt;        // only requests with the same salt share what was computed
+    size_t common;        // tokens that other requests are likely to begin with too; 0: not known
     bool uncached;        // this one shares nothing
 };
 
@@ -139,8 +140,9 @@ bool engine_event(struct engine *e, struct event *out); // the next one, in orde
 struct engine_stats {
     double prompt_seconds, decode_seconds; // steps with prompt rows count as prompt
     int64_t prompt_tokens, decode_tokens, steps;
-    int64_t cached_tokens; // found in the caches
-    int64_t preempted;     // requests that had to wait again
+    int64_t cached_tokens;     // found in the caches
+    int64_t preempted;         // requests that had to wait again
+    int64_t pages, pages_used; // of the caches now, and those that running requests use
 };
 struct engine_stats engine_stats(const struct engine *e);
 

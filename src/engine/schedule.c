@@ -95,6 +95,7 @@ int64_t sched_submit(struct schedule *s, const struct request *r, struct sampler
         .tops = r->tops,
         .prompt_logits = r->prompt_logits,
         .uncached = r->uncached,
+        .common = r->common / P * P,
         .before = digest_next(s->seed, salt, 2),
     };
     copy_ids(&t, r->prompt, r->stop_ids);
@@ -246,14 +247,15 @@ static void admit(struct schedule *s) {
 // --- a step's rows -------------------------------------------------------------------------------
 
 // Fixed state can be kept only as it is between steps, so rows end at a page's end where it may be
-// of use: where the prompt's last page ends, where others left the same beginning, and else where a
-// chunk ends anyway.
+// of use: where the prompt's last page ends, where others left the same beginning or are expected
+// to part from it, and else where a chunk ends anyway.
 static size_t cut(const struct schedule *s, const struct task *t, size_t rows) {
     if (!s->state->fixed_width || t->uncached) return rows;
     size_t end = t->done + rows, last = (t->n - 1) / P * P;
     if (end < t->n && end / P * P > t->done) end = end / P * P;
     if (t->done < last && last < end) end = last;
     if (t->done < t->known && t->known < end) end = t->known;
+    if (t->done < t->common && t->common < end) end = t->common;
     return end - t->done;
 }
 
@@ -399,7 +401,8 @@ static void keep(struct schedule *s, struct task *t, size_t from) {
     const struct digest *chain = chain_to(t, t->done);
     state_name(s->state, t->seq, chain, (int64_t)from, (int64_t)t->done);
     if (!s->state->fixed_width || t->done % P || t->done <= from) return;
-    bool passing = t->done != t->known && t->done != (t->prompt - 1) / P * P;
+    bool passing =
+        t->done != t->known && t->done != t->common && t->done != (t->prompt - 1) / P * P;
     state_save(s->state, t->seq, chain[t->done / P - 1], passing);
 }
 

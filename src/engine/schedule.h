@@ -42,6 +42,7 @@ struct task {
     bool grown;           // longer than the short context
     int64_t cached;       // tokens that it began with
     size_t known;         // tokens at which others that began the same left it
+    size_t common;        // tokens at which others are expected to part from it; 0: not known
     int64_t origin;       // the request that it was forked from, 0: none
     int32_t *draft;       // [drafts] that may follow
     size_t drafts;

@@ -159,6 +159,15 @@ void state_release(struct state *s, int64_t seq) {
     s->dirty[seq] = true;
 }
 
+void state_pages(const struct state *s, int64_t *all, int64_t *used) {
+    *all = *used = 0;
+    for (int64_t i = 0; i < s->groups; i++) {
+        const struct pages *p = &s->group[i].pages;
+        *all += p->count;
+        *used += p->count - pages_left(p);
+    }
+}
+
 void state_upload(struct state *s) {
     size_t row = (size_t)s->width * sizeof(int32_t);
     for (int64_t seq = 0; seq < s->plan.sequences; seq++) {

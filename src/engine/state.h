@@ -86,7 +86,9 @@ bool state_advance(struct state *s, int64_t seq, int64_t begin, int64_t end);
 // Takes the tokens from `to` on back, which must be within the latest advance and not named yet.
 void state_truncate(struct state *s, int64_t seq, int64_t to);
 void state_release(struct state *s, int64_t seq); // every page
-void state_upload(struct state *s);               // changed tables to the device
+// How many pages there are, and how many of them sequences use now.
+void state_pages(const struct state *s, int64_t *all, int64_t *used);
+void state_upload(struct state *s); // changed tables to the device
 
 // Names the pages that tokens [from, to) complete, once they are computed.
 void state_name(struct state *s, int64_t seq, const struct digest *chain, int64_t from, int64_t to);

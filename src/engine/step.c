@@ -88,6 +88,7 @@ struct engine_stats engine_stats(const struct engine *e) {
     struct engine_stats s = e->stats;
     s.cached_tokens = e->sched.cached;
     s.preempted = e->sched.preempted;
+    state_pages(&e->state, &s.pages, &s.pages_used);
     return s;
 }
 

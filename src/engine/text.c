@@ -54,15 +54,54 @@ bool text_prompt_ids(const struct tokenizer *t, const struct chat_prompt *p, str
     return encode(t, sv_cut(text, at, text.n), out, e);
 }
 
-bool text_chat_prompt(const struct text_model *m, struct json_object *messages,
-                      const struct chat_options *opt, struct text_prompt *out, struct error *e) {
+static bool render(const struct text_model *m, struct json_object *messages,
+                   const struct chat_options *opt, struct text_prompt *out, struct error *e) {
     struct chat_prompt prompt = {0};
-    *out = (struct text_prompt){.reply = &m->reply[opt->tools != NULL]};
-    bool ok = chat_check_contents(messages, e) && chat_render(m->chat, messages, opt, &prompt, e) &&
+    bool ok = chat_render(m->chat, messages, opt, &prompt, e) &&
               text_prompt_ids(m->tokenizer, &prompt, &out->ids, e);
     out->opened = reply_opened_by(out->reply, str_sv(&prompt.text));
     chat_prompt_free(&prompt);
     return ok;
+}
+
+// The conversation as another user would begin it.
+static struct json_object *as_other_user(struct json_object *messages) {
+    struct json_object *other = json_object_new_array();
+    size_t n = json_object_array_length(messages);
+    for (size_t i = 0; i < n; i++) {
+        struct json_object *m = json_object_array_get_idx(messages, i);
+        bool user = sv_is(json_text_at(m, "role"), "user");
+        struct json_object *copy = user ? json_object_new_object() : json_object_get(m);
+        json_object_array_add(other, copy);
+        if (!user) continue;
+        json_add_members(copy, m);
+        json_object_object_add(copy, "content", json_object_new_string("?"));
+        break;
+    }
+    return other;
+}
+
+// Where the prompts of other users with the same system message and tools part from this one.
+// Recurrent state must be told, since it can be taken up only where it was kept.
+static size_t find_common(const struct text_model *m, struct json_object *messages,
+                          const struct chat_options *opt, const struct ids *ids) {
+    struct text_prompt other = {.reply = &m->reply[opt->tools != NULL]};
+    struct json_object *begun = as_other_user(messages);
+    struct error e = {0};
+    size_t n = 0;
+    if (render(m, begun, opt, &other, &e))
+        while (n < ids->n && n < other.ids.n && ids->id[n] == other.ids.id[n]) n++;
+    ids_free(&other.ids);
+    json_object_put(begun);
+    return n;
+}
+
+bool text_chat_prompt(const struct text_model *m, struct json_object *messages,
+                      const struct chat_options *opt, struct text_prompt *out, struct error *e) {
+    *out = (struct text_prompt){.reply = &m->reply[opt->tools != NULL]};
+    if (!chat_check_contents(messages, e) || !render(m, messages, opt, out, e)) return false;
+    if (engine_info(m->engine)->fixed_bytes) out->common = find_common(m, messages, opt, &out->ids);
+    return true;
 }
 
 struct text_stream {

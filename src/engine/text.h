@@ -32,6 +32,7 @@ struct text_prompt {
     struct ids ids;
     const struct reply_format *reply; // the model's
     bool opened;                      // the prompt has begun the reasoning
+    size_t common; // ids that other conversations begin with too (request.common); 0: not known
 };
 
 // Messages (a JSON array of {role, content}) through the template, then to ids, which are the

@@ -38,6 +38,8 @@ static void submit(struct completion *c, struct refusal *r) {
         .tops = c->ask.tops,
         .stop_ids = c->ask.stop_ids.id,
         .stop_count = c->ask.stop_ids.n,
+        .common = c->ask.prompt.common,
+        .uncached = c->service->o->uncached,
     };
     c->job = worker_submit(w, &request, c->ask.choices, &full);
     if (!c->job && full)
@@ -80,7 +82,7 @@ struct completion *completion_start(const struct service *s, const struct api *a
     c->api = api;
     c->tokenizer = m->tokenizer;
     c->created = (int64_t)time(NULL);
-    c->began = clock_now();
+    c->began = c->told = clock_now();
     make_id(c->id, sizeof c->id, api->id);
     if (api->read(&c->ask, body, m, s->o, r)) submit(c, r);
     if (r->status) {
@@ -133,7 +135,8 @@ static void take(struct completion *c, struct choice *ch) {
     size_t from = 0;
     for (size_t i = 0; i < news->ids.n && ch->finish == FINISH_NOT; i++) {
         bool stop_id = news->finish == FINISH_STOP && i + 1 == news->ids.n;
-        if (c->tokens++ == 0) c->first = clock_now();
+        c->moved = clock_now();
+        if (c->tokens++ == 0) c->first = c->moved;
         if (stop_id) continue;
         if (c->ask.logprobs)
             logprobs_add(&ch->logprobs, news->ids.id[i], text_stream_size(ch->text), news, &from);
@@ -165,6 +168,13 @@ static bool next_part(struct completion *c, struct choice *ch, struct reply_even
     return true;
 }
 
+static bool late(const struct completion *c) {
+    const struct server_options *o = c->service->o;
+    double now = clock_now();
+    return (o->request_timeout && now - c->began > o->request_timeout) ||
+           (o->token_timeout && c->first > 0 && now - c->moved > o->token_timeout);
+}
+
 // The next piece of text, of *out. COMPLETION_MORE may come without any: *out is NULL then.
 static enum completion_news advance(struct completion *c, int client, struct choice **out) {
     *out = NULL;
@@ -177,10 +187,11 @@ static enum completion_news advance(struct completion *c, int client, struct cho
         take(c, ch);
         *out = ch;
     }
-    if (!client_gone(client)) return COMPLETION_MORE;
+    bool gone = client_gone(client);
+    if (!gone && !late(c)) return COMPLETION_MORE;
     job_cancel_all(c->job);
     if (ch->finish == FINISH_NOT) ch->finish = FINISH_CANCELLED;
-    return COMPLETION_GONE;
+    return gone ? COMPLETION_GONE : COMPLETION_LATE;
 }
 
 // --- the whole answer ----------------------------------------------------------------------------
@@ -210,6 +221,12 @@ static void add_parts(struct str *out, struct completion *c, struct choice *ch) 
     c->open--;
 }
 
+// Something that no reader of events sees, so that proxies know that the stream goes on.
+static void add_ping(struct str *out, const struct completion *c) {
+    unsigned after = c->service->o->ping;
+    if (after && clock_now() - c->told >= after) str_puts(out, ":\n\n");
+}
+
 enum completion_news completion_events(struct completion *c, int client, struct str *out) {
     if (c->ended) return COMPLETION_END;
     if (!c->opened) c->api->open(out, c);
@@ -219,7 +236,9 @@ enum completion_news completion_events(struct completion *c, int client, struct 
     while (news == COMPLETION_MORE && !out->n) {
         news = advance(c, client, &ch);
         if (ch) add_parts(out, c, ch);
+        if (news == COMPLETION_MORE && !out->n) add_ping(out, c);
     }
+    c->told = clock_now();
     if (news != COMPLETION_END) return news;
     c->api->end(out, c);
     c->ended = true;

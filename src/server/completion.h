@@ -39,6 +39,7 @@ struct completion {
     size_t open; // choices that are not finished
     struct job_news news;
     bool opened, ended; // the first and the last event were written
+    double moved, told; // the latest token, the latest event
 };
 
 // Reads a request's body, which it may change, and hands it to the worker, which is READY. The
@@ -58,6 +59,7 @@ enum completion_news {
     COMPLETION_END,  // all was given out
     COMPLETION_GONE, // the client closed its connection
     COMPLETION_LOST, // the server stops, or its engine failed
+    COMPLETION_LATE, // it takes longer than the server's options allow
 };
 
 // Both wait, and meanwhile watch the client's socket `client`; -1: none.

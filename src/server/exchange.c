@@ -127,8 +127,11 @@ struct json_object *exchange_read_json(struct exchange *x) {
 
 // --- the model's answers -------------------------------------------------------------------------
 
-// Why a completion was lost.
-static bool refuse_lost(struct exchange *x) {
+// Why a completion was lost, or is late.
+static bool refuse_lost(struct exchange *x, enum completion_news news) {
+    if (news == COMPLETION_LATE)
+        return refuse(&x->refusal, 504, NULL,
+                      "the answer takes too long (--request-timeout, --decode-timeout)");
     switch (worker_state(x->service->worker, NULL)) {
     case WORKER_LOADING:
     case WORKER_READY: return refuse(&x->refusal, 500, NULL, "the engine refuses this request");
@@ -149,9 +152,9 @@ static ssize_t read_events(void *arg, uint64_t at, char *block, size_t size) {
         enum completion_news news = completion_events(x->completion, x->client, &x->events);
         if (news == COMPLETION_END) return MHD_CONTENT_READER_END_OF_STREAM;
         if (news == COMPLETION_GONE) return MHD_CONTENT_READER_END_WITH_ERROR;
-        if (news == COMPLETION_LOST) {
+        if (news == COMPLETION_LOST || news == COMPLETION_LATE) {
             x->lost = true;
-            refuse_lost(x);
+            refuse_lost(x, news);
             x->route->api->lost(&x->events, x->completion, &x->refusal);
         }
     }
@@ -177,8 +180,8 @@ static bool send_whole(struct exchange *x) {
     bool sent = false; // a client that left gets no answer
     enum completion_news news = completion_whole(x->completion, x->client, &json);
     if (news == COMPLETION_END) sent = exchange_json(x, MHD_HTTP_OK, &json);
-    if (news == COMPLETION_LOST) {
-        refuse_lost(x);
+    if (news == COMPLETION_LOST || news == COMPLETION_LATE) {
+        refuse_lost(x, news);
         sent = exchange_refuse(x);
     }
     str_free(&json);

@@ -12,13 +12,15 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "server/listen.h"
+#include "server/report.h"
 #include "server/routes.h"
 
 enum {
-    BODIES = 8,  // of the largest size, that all requests together may hold
-    TREES = 32,  // of the largest body, that parsing all requests may take
-    TOO_FAR = 4, // a body that many times too large isn't read to its end
-    EXTRA = 64   // connections over the limit that are told so; more are closed unheard
+    BODIES = 8,          // of the largest size, that all requests together may hold
+    TREES = 32,          // of the largest body, that parsing all requests may take
+    TOO_FAR = 4,         // a body that many times too large isn't read to its end
+    EXTRA = 64,          // connections over the limit that are told so; more are closed unheard
+    FORWARDED_MOST = 129 // bytes of X-Forwarded-For in a log line, with its end
 };
 
 struct conn {
@@ -34,6 +36,7 @@ struct http {
     struct MHD_Daemon *daemon;
     struct str address;
     int listener;
+    struct error why; // what the daemon said last
 
     pthread_mutex_t lock; // of all below, and of every conn
     struct conn *conns;
@@ -108,10 +111,16 @@ static void wait_for_request(struct http *h, struct conn *c) {
     pthread_mutex_unlock(&h->lock);
 }
 
-// A slash at the end of a path changes nothing.
+// Without what every path begins with; one that does not begins with no route's either. A slash at
+// its end changes nothing.
 static void keep_path(struct exchange *x, const char *path) {
+    struct sv prefix = x->service->o->prefix, rest = sv(path);
     copy_printable(x->path, sizeof x->path, path);
-    str_puts(&x->whole_path, path);
+    if (sv_starts(rest, prefix))
+        rest = sv_cut(rest, prefix.n, rest.n);
+    else
+        rest = sv("");
+    str_add(&x->whole_path, rest);
     while (x->whole_path.n > 1 && sv_ends(str_sv(&x->whole_path), sv("/"))) x->whole_path.n--;
 }
 
@@ -162,6 +171,7 @@ static bool answer(struct http *h, struct exchange *x) {
     h->answering++;
     pthread_mutex_unlock(&h->lock);
     if (draining) refuse(&x->refusal, 503, NULL, "the server is stopping");
+    if (h->service.o->log_prompts && x->body.n) report_body(x);
     return x->refusal.status ? exchange_refuse(x) : x->route->run(x);
 }
 
@@ -185,22 +195,24 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *mhd, const char 
 
 // --- a request is over ---------------------------------------------------------------------------
 
-static void log_line(const struct exchange *x, bool done) {
-    struct str s = {0};
+// The peer, and behind it whom a proxy names.
+static void name_client(const struct exchange *x, struct str *out) {
     const union MHD_ConnectionInfo *peer =
         MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    address_host(&s, peer->client_addr);
-    str_printf(&s, " %s %s %s %u", x->id, x->method, x->path, x->status);
-    const struct completion *c = x->completion;
-    if (c) {
-        enum finish f = c->choice[0].finish;
-        str_printf(&s, " %s %zu+%zu tokens", c->id, c->prompt, c->tokens);
-        if (f != FINISH_NOT) str_printf(&s, " %s", finish_name(f));
-        if (c->first > 0) str_printf(&s, ", first %.3f s", c->first - c->began);
-    }
-    str_printf(&s, ", %.3f s%s", clock_now() - x->began, done ? "" : ", cut off");
-    log_say(x->route && x->route->open ? LOG_DEBUG : LOG_INFO, "%s", s.p); // probes are many
-    str_free(&s);
+    char from[FORWARDED_MOST];
+    address_host(out, peer ? peer->client_addr : NULL);
+    if (!x->service->o->log_forwarded) return;
+    const char *given = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "X-Forwarded-For");
+    if (!given) return;
+    copy_printable(from, sizeof from, given);
+    str_printf(out, "(%s)", from);
+}
+
+static void report(const struct exchange *x, bool whole) {
+    struct str client = {0};
+    name_client(x, &client);
+    report_request(x, &client, whole);
+    str_free(&client);
 }
 
 static void completed(void *arg, struct MHD_Connection *mhd, void **request,
@@ -210,7 +222,7 @@ static void completed(void *arg, struct MHD_Connection *mhd, void **request,
     (void)mhd;
     if (!x) return;
     *request = NULL;
-    log_line(x, how == MHD_REQUEST_TERMINATED_COMPLETED_OK && !x->lost);
+    report(x, how == MHD_REQUEST_TERMINATED_COMPLETED_OK && !x->lost);
     completion_close(x->completion);
     if (x->tree) exchange_drop_json(x);
     exchange_drop_body(x);
@@ -272,10 +284,17 @@ void http_tick(struct http *h) {
 // --- the daemon ----------------------------------------------------------------------------------
 
 static void log_daemon(void *arg, const char *fmt, va_list args) {
+    struct http *h = arg;
     struct error text = {0};
-    (void)arg;
     vfail(&text, fmt, args);
+    if (!h->daemon) h->why = text;
     log_say(LOG_DEBUG, "libmicrohttpd: %s", text.text);
+}
+
+static bool check_tls(const struct server_options *o, struct error *e) {
+    return !o->tls_key.n || MHD_is_feature_supported(MHD_FEATURE_TLS) == MHD_YES ||
+           fail(e, "--ssl-key-file: this machine's libmicrohttpd is built without TLS; install one "
+                   "with GnuTLS, or put a proxy before the server");
 }
 
 struct http *http_open(const struct server_options *o, struct error *e) {
@@ -285,7 +304,11 @@ struct http *http_open(const struct server_options *o, struct error *e) {
     budget_open(&h->service.bodies, BODIES * o->max_body);
     budget_open(&h->service.trees, TREES * o->max_body);
     pthread_mutex_init(&h->lock, NULL);
-    h->listener = listen_on(o->host, o->port, &h->address, e);
+    h->listener = -1;
+    str_puts(&h->address, listen_is_file(o->host) ? "unix:"
+                          : o->tls_key.n          ? "https://"
+                                                  : "http://");
+    if (check_tls(o, e)) h->listener = listen_on(o->host, o->port, o->shared_port, &h->address, e);
     if (h->listener >= 0) return h;
     http_close(h);
     return NULL;
@@ -294,16 +317,25 @@ struct http *http_open(const struct server_options *o, struct error *e) {
 const char *http_address(const struct http *h) { return str_c(&h->address); }
 
 bool http_serve(struct http *h, struct worker *w, struct error *e) {
+    const struct server_options *o = h->service.o;
+    struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, o->tls_key.p},
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, o->tls_cert.p},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
+                     MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG;
     h->service.worker = w;
     h->daemon = MHD_start_daemon(
-        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
-            MHD_USE_ITC | MHD_USE_ERROR_LOG,
-        0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, log_daemon, NULL,
-        MHD_OPTION_LISTEN_SOCKET, h->listener, MHD_OPTION_NOTIFY_COMPLETED, completed, h,
-        MHD_OPTION_NOTIFY_CONNECTION, connection, h, MHD_OPTION_CONNECTION_LIMIT,
-        h->service.o->max_connections + EXTRA, MHD_OPTION_CONNECTION_TIMEOUT, h->service.o->timeout,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, h->service.o->max_header, MHD_OPTION_END);
-    return h->daemon || fail(e, "%s: libmicrohttpd does not start", http_address(h));
+        o->tls_key.n ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, handle, h,
+        MHD_OPTION_EXTERNAL_LOGGER, log_daemon, h, MHD_OPTION_LISTEN_SOCKET, h->listener,
+        MHD_OPTION_NOTIFY_COMPLETED, completed, h, MHD_OPTION_NOTIFY_CONNECTION, connection, h,
+        MHD_OPTION_CONNECTION_LIMIT, o->max_connections + EXTRA, MHD_OPTION_CONNECTION_TIMEOUT,
+        o->timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->max_header, MHD_OPTION_ARRAY,
+        o->tls_key.n ? tls : tls + 2, MHD_OPTION_END);
+    if (h->daemon) return true;
+    return fail(e, "%s: libmicrohttpd does not start%s: %s", http_address(h),
+                o->tls_key.n ? " with --ssl-key-file and --ssl-cert-file" : "", h->why.text);
 }
 
 void http_drain(struct http *h) {
@@ -326,6 +358,7 @@ void http_close(struct http *h) {
     if (!h) return;
     if (h->daemon) MHD_stop_daemon(h->daemon); // closes the listening socket if it wasn't quiesced
     if (h->listener >= 0 && (!h->daemon || h->draining)) close(h->listener);
+    if (h->listener >= 0 && listen_is_file(h->service.o->host)) unlink(h->service.o->host);
     budget_close(&h->service.bodies);
     budget_close(&h->service.trees);
     pthread_mutex_destroy(&h->lock);

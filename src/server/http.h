@@ -11,7 +11,7 @@ struct http;
 
 // Listens; clients that come wait until http_serve. o must outlive it.
 struct http *http_open(const struct server_options *o, struct error *e);
-const char *http_address(const struct http *h); // "http://127.0.0.1:8080"
+const char *http_address(const struct http *h); // "http://127.0.0.1:8080", "unix:/a/b.sock"
 // Starts to answer. w must outlive h.
 bool http_serve(struct http *h, struct worker *w, struct error *e);
 // To be called a few times a second: ends connections whose request is late.

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "server/http.h"
+#include "server/report.h"
 
 enum {
     EXIT_USAGE = 2,
@@ -16,9 +17,13 @@ enum {
     FAREWELL_TICKS = 10
 }; // ended by a second signal: 128 + its number
 
+// Whatever is logged, the reason of an end is told.
 static int failed(const struct error *e, int code) {
     fflush(stdout);
-    fprintf(stderr, "mlxcel-server: error: %s\n", e->text);
+    if (log_shows(LOG_ERROR))
+        log_say(LOG_ERROR, "%s", e->text);
+    else
+        fprintf(stderr, "mlxcel-server: error: %s\n", e->text);
     return code;
 }
 
@@ -65,6 +70,7 @@ static void say_ready(struct worker *w, const struct server_options *o, double s
 static int serve(struct http *h, struct worker *w, const struct server_options *o,
                  const sigset_t *set) {
     double began = clock_now();
+    struct figures figures = {0};
     bool ready = false;
     for (;;) {
         struct error why = {0};
@@ -75,6 +81,7 @@ static int serve(struct http *h, struct worker *w, const struct server_options *
         if (state == WORKER_FAILED) return failed(&why, EXIT_FAILURE);
         if (state == WORKER_READY && !ready) say_ready(w, o, clock_now() - began);
         ready = state == WORKER_READY;
+        if (ready) report_figures(&figures, w, o->log_interval);
         http_tick(h);
     }
 }
@@ -118,13 +125,21 @@ static int run(const struct server_options *o) {
     return code;
 }
 
+static void set_log_level(const struct args *a) {
+    int64_t n = args_int(a, "verbosity");
+    if (!getenv("MLXCEL_LOG")) log_set(LOG_INFO);
+    if (args_given(a, "verbosity"))
+        log_set(n < 2 ? LOG_ERROR : n == 2 ? LOG_WARN : n == 3 ? LOG_INFO : LOG_DEBUG);
+    if (args_flag(a, "verbose")) log_set(LOG_DEBUG);
+    if (args_flag(a, "quiet")) log_set(LOG_ERROR);
+    if (args_flag(a, "log-disable")) log_set(LOG_NONE);
+}
+
 static int start(const struct args *a) {
     struct error e = {0};
     struct server_options o = {0};
-    if (!getenv("MLXCEL_LOG")) log_set(LOG_INFO);
-    if (args_flag(a, "verbose")) log_set(LOG_DEBUG);
-    if (args_flag(a, "quiet")) log_set(LOG_ERROR);
-    bool ok = log_environment(&e) && server_options_read(&o, a, &e);
+    set_log_level(a);
+    bool ok = log_environment(&e) && server_options_read(&o, a, &e) && log_open(&o.log, &e);
     int code = ok ? run(&o) : failed(&e, EXIT_USAGE);
     server_options_free(&o);
     return code;

@@ -27,10 +27,15 @@ static const struct arg engine_args[] = {
     {"--cache-snapshots", ARG_INT, "N", NULL, "0", 0, 65536,
      "copies of recurrent state that are kept, of models that have it, for prompts that begin like "
      "an earlier one; 0: two for each answer, and two"},
+    {"--cache-prompt --prompt-cache --no-cache-prompt --no-prompt-cache", ARG_SWITCH, NULL,
+     "LLAMA_ARG_CACHE_PROMPT LLAMA_ARG_NO_CACHE_PROMPT MLXCEL_PROMPT_CACHE_ENABLED", "on", 0, 0,
+     "use what the caches hold of other requests that begin the same"},
     {"-t --threads", ARG_INT, "N", "LLAMA_ARG_THREADS", "0", -1, 4096,
      "CPU threads of the engine; 0 or less: one a physical core"},
     {"-b --batch-size", ARG_INT, "N", "LLAMA_ARG_BATCH LLAMA_ARG_BATCH_SIZE", "512", 1, 65536,
      "tokens that one step computes at most, of all requests together"},
+    {"--prefill-chunk-size", ARG_INT, "N", NULL, "0", 0, 65536,
+     "of them, tokens of one prompt at most; 0: as many"},
 };
 static const struct arg_group engine_group = {"Engine", engine_args, COUNT(engine_args)};
 
@@ -51,22 +56,39 @@ static const struct arg http_args[] = {
     {"-a --alias", ARG_TEXT, "NAME", "LLAMA_ARG_ALIAS", NULL, 0, 0,
      "what the API calls the model, instead of its folder's name"},
     {"--host", ARG_TEXT, "HOST", "LLAMA_ARG_HOST", "127.0.0.1", 0, 0,
-     "the address to listen on; 0.0.0.0, or :: with IPv6, for every one of this machine"},
-    {"--no-webui --no-ui", ARG_FLAG, NULL, "LLAMA_ARG_NO_WEBUI LLAMA_ARG_NO_UI", NULL, 0, 0,
-     "no chat page at /"},
-    {"--webui --ui", ARG_FLAG, NULL, NULL, NULL, 0, 0, "changes nothing: the page is there"},
+     "the address to listen on; 0.0.0.0, or :: with IPv6, for every one of this machine; or the "
+     "path of a Unix socket, which ends with .sock"},
+    {"--ui --webui --no-ui --no-webui", ARG_SWITCH, NULL,
+     "LLAMA_ARG_UI LLAMA_ARG_WEBUI LLAMA_ARG_NO_UI LLAMA_ARG_NO_WEBUI", "on", 0, 0,
+     "a chat page at /"},
     {"--port", ARG_INT, "N", "LLAMA_ARG_PORT", "8080", 0, 65535, "0: any that is free"},
+    {"--reuse-port", ARG_FLAG, NULL, "LLAMA_ARG_REUSE_PORT", NULL, 0, 0,
+     "other servers may listen on the same port; the system spreads the connections"},
+    {"--api-prefix", ARG_TEXT, "PATH", "LLAMA_ARG_API_PREFIX", "", 0, 0,
+     "what every route's path begins with, as /llm"},
+    {"--ssl-key-file", ARG_TEXT, "FILE", "LLAMA_ARG_SSL_KEY_FILE", NULL, 0, 0,
+     "speak TLS, with this private key (PEM) and --ssl-cert-file"},
+    {"--ssl-cert-file", ARG_TEXT, "FILE", "LLAMA_ARG_SSL_CERT_FILE", NULL, 0, 0,
+     "its certificate, and those that lead to the issuer (PEM)"},
     {"--api-key", ARG_TEXTS, "KEY", "LLAMA_API_KEY", NULL, 0, 0,
      "clients must send this as Authorization: Bearer KEY; several with commas between, or by "
      "giving the option again"},
     {"--api-key-file", ARG_TEXT, "FILE", "LLAMA_ARG_API_KEY_FILE", NULL, 0, 0,
-     "a file with such keys, one a line, beside those of --api-key"},
-    {"--timeout", ARG_INT, "SECONDS", "LLAMA_ARG_TIMEOUT", "3600", 1, 1e6,
+     "a file with such keys, one a line, beside those of --api-key; # begins a comment"},
+    {"-to --timeout", ARG_INT, "SECONDS", "LLAMA_ARG_TIMEOUT", "3600", 1, 1e6,
      "a connection on which nothing moves for so long is closed"},
     {"--receive-timeout", ARG_INT, "SECONDS", NULL, "60", 1, 1e6,
      "a request must have arrived in so long, and the next one on the same connection"},
     {"--drain-timeout", ARG_INT, "SECONDS", NULL, "30", 0, 1e6,
      "after SIGTERM or SIGINT, running answers get so long to end"},
+    {"--request-timeout", ARG_INT, "SECONDS", NULL, "0", 0, 1e9,
+     "an answer that is not whole in so long is cut off (504); 0: no limit"},
+    {"--decode-timeout", ARG_INT, "SECONDS", "MLXCEL_DECODE_TIMEOUT", "600", 0, 1e9,
+     "so is one that has begun and gets no token for so long; 0: no limit"},
+    {"--sse-ping-interval", ARG_INT, "SECONDS", "LLAMA_ARG_SSE_PING_INTERVAL", "30", -1, 1e6,
+     "a stream that is silent for so long gets a comment, so that proxies keep it; 0 or -1: none"},
+    {"--threads-http", ARG_INT, "N", "LLAMA_ARG_THREADS_HTTP", "-1", -1, 1e6,
+     "changes nothing: each connection has a thread"},
     {"--max-body", ARG_INT, "MIB", NULL, "16", 1, 1024, "the largest body of a request"},
     {"--max-header", ARG_INT, "KIB", NULL, "32", 4, 1024, "the largest header of a request"},
     {"--max-connections", ARG_INT, "N", NULL, "512", 1, 1e5,
@@ -74,10 +96,37 @@ static const struct arg http_args[] = {
 };
 static const struct arg_group http_group = {"HTTP", http_args, COUNT(http_args)};
 
-static const struct arg common_args[] = {
-    {"-v --verbose", ARG_FLAG, NULL, NULL, NULL, 0, 0, "say more on standard error"},
+static const struct arg log_args[] = {
+    {"-v --verbose --log-verbose", ARG_FLAG, NULL, NULL, NULL, 0, 0, "say more on standard error"},
     {"-q --quiet", ARG_FLAG, NULL, NULL, NULL, 0, 0,
      "only errors on standard error, no line for each request"},
+    {"-lv --verbosity --log-verbosity", ARG_INT, "N", "LLAMA_ARG_LOG_VERBOSITY", NULL, 0, 1e9,
+     "0, 1: errors; 2: warnings too; 3: a line for each request too; 4 and more: as -v"},
+    {"--log-disable", ARG_FLAG, NULL, NULL, NULL, 0, 0, "say nothing at all"},
+    {"--log-format", ARG_CHOICE, "text|json", "MLXCEL_LOG_FORMAT", "text", 0, 0,
+     "json: each line is an object"},
+    {"--log-jsonl --no-log-jsonl", ARG_SWITCH, NULL, "LLAMA_ARG_LOG_JSONL LLAMA_ARG_NO_LOG_JSONL",
+     "off", 0, 0, "on: as --log-format json"},
+    {"--log-file", ARG_TEXT, "FILE", "LLAMA_ARG_LOG_FILE LLAMA_LOG_FILE", NULL, 0, 0,
+     "append the lines to this file too"},
+    {"--log-timestamps --no-log-timestamps", ARG_SWITCH, NULL,
+     "LLAMA_ARG_LOG_TIMESTAMPS LLAMA_ARG_NO_LOG_TIMESTAMPS", "off", 0, 0,
+     "begin lines of text with the time, which JSON always has"},
+    {"--log-prefix --no-log-prefix", ARG_SWITCH, NULL,
+     "LLAMA_ARG_LOG_PREFIX LLAMA_ARG_NO_LOG_PREFIX", "on", 0, 0,
+     "begin lines of text with the program's name and the level"},
+    {"--log-colors", ARG_CHOICE, "on|off|auto", "LLAMA_ARG_LOG_COLORS", "auto", 0, 0,
+     "changes nothing: lines have no colors"},
+    {"--log-prompts", ARG_FLAG, NULL, NULL, NULL, 0, 0,
+     "log the body of each request, with prompts and all; else no line holds any of it"},
+    {"--log-forwarded", ARG_FLAG, NULL, NULL, NULL, 0, 0,
+     "log the client that a proxy names in X-Forwarded-For, which anybody can forge, with the peer"},
+    {"--log-interval", ARG_INT, "SECONDS", NULL, "10", 0, 1e6,
+     "while there is work, log so often how much; 0: never"},
+};
+static const struct arg_group log_group = {"Log", log_args, COUNT(log_args)};
+
+static const struct arg common_args[] = {
     {"-h --help", ARG_FLAG, NULL, NULL, NULL, 0, 0, "show this help"},
     {"-V --version", ARG_FLAG, NULL, NULL, NULL, 0, 0, "the version, and what is in this build"},
     {"--man", ARG_FLAG, NULL, NULL, NULL, 0, 0,
@@ -93,6 +142,16 @@ static const struct arg refused_args[] = {
                 "LoRA adapters are not in this build; merge the adapter first"),
     ARG_REFUSES("-cb --cont-batching -nocb --no-cont-batching",
                 "requests always run together; --parallel says how many"),
+    ARG_REFUSES("--no-batch",
+                "requests always run together; --parallel 1 makes one answer at a time"),
+    ARG_REFUSES("--max-batch-size", "an answer that has a place is in every step: --parallel"),
+    ARG_REFUSES("--max-batch-prefill --max-batch-prefill-tokens --prefill-grant-interval",
+                "every step computes parts of the prompts that wait, up to --batch-size tokens in "
+                "all"),
+    ARG_REFUSES("--enable-preemption --preemption-policy",
+                "when the caches are full, the answers that came last wait again"),
+    ARG_REFUSES("--max-kv-size --kv-cache-budget",
+                "--ctx-size is what an answer may hold, --cache-tokens all of them"),
     ARG_REFUSES("-ub --ubatch-size", "there is one size of step: --batch-size"),
     ARG_REFUSES("--chat-template --chat-template-file", "the checkpoint's own template is used"),
     ARG_REFUSES("--no-jinja", "templates are always Jinja"),
@@ -102,22 +161,13 @@ static const struct arg refused_args[] = {
     ARG_REFUSES("--show-reasoning", "see --reasoning-format"),
     ARG_REFUSES("--temp --temperature --top-k --top-p --min-p --repeat-penalty --seed --n-predict",
                 "each request says how it is sampled; its defaults are generation_config.json's"),
-    ARG_REFUSES("--ssl-key-file --ssl-cert-file",
-                "TLS is not in this build; put a proxy before it"),
 };
 static const struct arg_group refused_group = {NULL, refused_args, COUNT(refused_args)};
 
-static const struct arg_group *const groups[] = {&args_model_group,
-                                                 &engine_group,
-                                                 &engine_device_group,
-                                                 &pool_arg_group,
-                                                 &engine_cache_group,
-                                                 &chat_group,
-                                                 &http_group,
-                                                 &common_group,
-                                                 &refused_group,
-                                                 &engine_refused_group,
-                                                 NULL};
+static const struct arg_group *const groups[] = {
+    &args_model_group,   &engine_group,  &engine_device_group,  &pool_arg_group,
+    &engine_cache_group, &chat_group,    &http_group,           &log_group,
+    &common_group,       &refused_group, &engine_refused_group, NULL};
 
 static const struct variable variables[] = {
     {"MLXCEL_LOG", "The least level of messages shown: error, warn, info (the default), debug."},
@@ -199,9 +249,43 @@ static bool read_keys(struct server_options *o, const struct args *a, struct err
         ptrdiff_t end = sv_find(rest, sv("\n"), 0);
         struct sv line = sv_cut(rest, 0, end < 0 ? rest.n : (size_t)end);
         rest = sv_cut(rest, line.n + 1, rest.n);
-        if (sv_trim(line).n) add_key(o, sv_trim(line));
+        if (sv_trim(line).n && !sv_starts(line, sv("#"))) add_key(o, sv_trim(line));
     }
     return o->keys > before || fail(e, "--api-key-file %s holds no key", file);
+}
+
+static bool read_tls(struct server_options *o, const struct args *a, struct error *e) {
+    const char *key = args_text(a, "ssl-key-file"), *cert = args_text(a, "ssl-cert-file");
+    if (!key && !cert) return true;
+    if (!key || !cert)
+        return fail(e, "--ssl-%s-file is given without --ssl-%s-file: TLS needs both",
+                    key ? "key" : "cert", key ? "cert" : "key");
+    return (file_read(key, KEY_FILE_MOST, &o->tls_key, e) || fail_in(e, "--ssl-key-file")) &&
+           (file_read(cert, KEY_FILE_MOST, &o->tls_cert, e) || fail_in(e, "--ssl-cert-file"));
+}
+
+// "/llm/" is "/llm".
+static bool read_prefix(struct server_options *o, const struct args *a, struct error *e) {
+    const char *given = args_text(a, "api-prefix");
+    struct sv path = sv(given ? given : "");
+    while (sv_ends(path, sv("/"))) path.n--;
+    if (path.n && path.p[0] != '/')
+        return fail(e, "--api-prefix \"%s\": must begin with a slash, as /llm", path.p);
+    o->prefix = path;
+    return true;
+}
+
+static void read_log(struct server_options *o, const struct args *a) {
+    bool json = args_flag(a, "log-jsonl") || !strcmp(args_text(a, "log-format"), "json");
+    o->log = (struct log_options){
+        .file = args_text(a, "log-file"),
+        .json = json,
+        .bare = !args_flag(a, "log-prefix"),
+        .timestamps = args_flag(a, "log-timestamps"),
+    };
+    o->log_prompts = args_flag(a, "log-prompts");
+    o->log_forwarded = args_flag(a, "log-forwarded");
+    o->log_interval = (unsigned)args_int(a, "log-interval");
 }
 
 static bool read_engine(struct engine_options *opt, const struct args *a, struct error *e) {
@@ -217,6 +301,7 @@ static bool read_engine(struct engine_options *opt, const struct args *a, struct
     opt->batch = args_int(a, "batch-size");
     opt->tokens = args_int(a, "cache-tokens");
     opt->snapshots = args_int(a, "cache-snapshots");
+    opt->chunk = args_int(a, "prefill-chunk-size");
     return pool_read_options(a, &opt->pool, e);
 }
 
@@ -241,20 +326,29 @@ bool server_options_read(struct server_options *o, const struct args *a, struct 
         .timeout = (unsigned)args_int(a, "timeout"),
         .receive_timeout = (unsigned)args_int(a, "receive-timeout"),
         .drain_timeout = (unsigned)args_int(a, "drain-timeout"),
+        .request_timeout = (unsigned)args_int(a, "request-timeout"),
+        .token_timeout = (unsigned)args_int(a, "decode-timeout"),
+        .uncached = !args_flag(a, "cache-prompt"),
+        .shared_port = args_flag(a, "reuse-port"),
     };
+    int64_t ping = args_int(a, "sse-ping-interval");
+    if (ping > 0) o->ping = (unsigned)ping;
+    read_log(o, a);
     if (!o->model || !read_engine(&o->engine, a, e)) return false;
     if (o->engine.batch < o->engine.sequences)
         return fail(e, "--batch-size %lld is less than --parallel %lld: each answer needs a place",
                     (long long)o->engine.batch, (long long)o->engine.sequences);
     const char *alias = args_text(a, "alias");
     o->name = alias && *alias ? mem_text(alias) : model_name(o->model);
-    return read_keys(o, a, e) && read_chat(o, a, e);
+    return read_keys(o, a, e) && read_chat(o, a, e) && read_tls(o, a, e) && read_prefix(o, a, e);
 }
 
 void server_options_free(struct server_options *o) {
     free(o->name);
     free(o->key);
     str_free(&o->key_file);
+    str_free(&o->tls_key);
+    str_free(&o->tls_cert);
     json_object_put(o->kwargs);
     *o = (struct server_options){0};
 }

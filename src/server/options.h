@@ -4,6 +4,7 @@
 
 #include "base/args.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "engine/engine.h"
 
 struct server_options {
@@ -11,6 +12,7 @@ struct server_options {
     char *name;        // what the API calls it: --alias, else the folder's name
     struct engine_options engine;
     int64_t queue; // requests that may wait for a place
+    bool uncached; // no request uses what others left in the caches
 
     struct json_object *kwargs; // --chat-template-kwargs, or NULL; owned
     enum reasoning_format {
@@ -19,10 +21,13 @@ struct server_options {
         REASONING_INSIDE,    // in the content, with its marks
     } reasoning;
 
-    bool page; // for browsers, at /
-    const char *host;
-    int port;       // 0: any that is free
-    struct sv *key; // some are of key_file, others of the command line
+    bool page;                    // for browsers, at /
+    const char *host;             // a name, a number, or a file that ends with ".sock"
+    int port;                     // 0: any that is free
+    bool shared_port;             // with other servers
+    struct sv prefix;             // of every path, without a slash at its end; empty: none
+    struct str tls_key, tls_cert; // in PEM; empty: there is no TLS
+    struct sv *key;               // some are of key_file, others of the command line
     struct str key_file;
     size_t keys; // 0: anyone may use it
 
@@ -31,6 +36,14 @@ struct server_options {
     unsigned timeout;         // seconds that a write may stand still
     unsigned receive_timeout; // seconds in which a request must arrive, or the next one begin
     unsigned drain_timeout;   // seconds that running answers get when the server is told to stop
+    unsigned request_timeout; // seconds in which an answer must be whole; 0: no limit
+    unsigned token_timeout;   // seconds between two tokens of it; 0: no limit
+    unsigned ping;            // seconds after which a silent stream gets a comment; 0: never
+
+    struct log_options log;
+    bool log_prompts;      // bodies of requests too
+    bool log_forwarded;    // the client as a proxy tells it
+    unsigned log_interval; // seconds between lines of figures while there is work; 0: none
 };
 
 extern const struct manual server_manual;

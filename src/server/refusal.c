@@ -18,6 +18,7 @@ static const char *type(unsigned status) {
     case 429: return "rate_limit_error";
     case 500: return "server_error";
     case 503: return "unavailable_error";
+    case 504: return "timeout_error";
     default: return "invalid_request_error";
     }
 }

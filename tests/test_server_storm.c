@@ -2,6 +2,8 @@
 // what requests share without seeing it.
 #include "server_model.h"
 
+#include "base/mem.h"
+
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define SANITIZED
@@ -210,18 +212,19 @@ static void trickle(void **state) {
 
 // --- what is shared ------------------------------------------------------------------------------
 
-enum { SYSTEM = 4096 }; // characters, each a token
+enum { SYSTEM = 4096 }; // capitals, each a token
 
 static void make_chat(struct str *body, char user, size_t n) {
     str_puts(body, "{\"messages\":[{\"role\":\"system\",\"content\":\"");
-    for (size_t i = 0; i < SYSTEM; i++) str_addc(body, (char)('a' + (i * i + i / 7) % 26));
+    for (size_t i = 0; i < SYSTEM; i++) str_addc(body, (char)('A' + (i * i + i / 7) % 26));
     str_puts(body, "\"},{\"role\":\"user\",\"content\":\"");
     for (size_t i = 0; i < n; i++) str_addc(body, (char)(user + (char)(i % 3)));
-    str_puts(body, "\"}],\"temperature\":0,\"ignore_eos\":true,\"max_tokens\":12}");
+    str_puts(body,
+             "\"}],\"temperature\":0,\"ignore_eos\":true,\"max_tokens\":12,\"logprobs\":true}");
 }
 
 struct told {
-    char *text;
+    char *text;             // with every token's chance, which tells more of what was read
     int64_t prompt, cached; // tokens
 };
 
@@ -230,8 +233,10 @@ static struct told ask_chat(const struct server *s, char user, size_t n) {
     struct answer a;
     make_chat(&body, user, n);
     post(s, &a, CHAT, body.p);
-    struct told t = {.text = text_of(&a, true)};
+    assert_int_equal(a.status, 200);
     struct json_object *o = json_of(str_sv(&a.body)), *usage = json_at(o, "usage");
+    const char *text = json_object_to_json_string(choice(o));
+    struct told t = {.text = mem_text(text)};
     t.prompt = json_int_at(usage, "prompt_tokens", -1);
     t.cached = json_int_at(json_at(usage, "prompt_tokens_details"), "cached_tokens", -1);
     json_object_put(o);

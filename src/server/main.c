@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "server/http.h"
-#include "server/report.h"
 
 enum {
     EXIT_USAGE = 2,
@@ -70,7 +69,6 @@ static void say_ready(struct worker *w, const struct server_options *o, double s
 static int serve(struct http *h, struct worker *w, const struct server_options *o,
                  const sigset_t *set) {
     double began = clock_now();
-    struct figures figures = {0};
     bool ready = false;
     for (;;) {
         struct error why = {0};
@@ -81,7 +79,6 @@ static int serve(struct http *h, struct worker *w, const struct server_options *
         if (state == WORKER_FAILED) return failed(&why, EXIT_FAILURE);
         if (state == WORKER_READY && !ready) say_ready(w, o, clock_now() - began);
         ready = state == WORKER_READY;
-        if (ready) report_figures(&figures, w, o->log_interval);
         http_tick(h);
     }
 }

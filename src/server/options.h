@@ -43,7 +43,6 @@ struct server_options {
     struct log_options log;
     bool log_prompts;      // bodies of requests too
     bool log_forwarded;    // the client as a proxy tells it
-    unsigned log_interval; // seconds between lines of figures while there is work; 0: none
 };
 
 extern const struct manual server_manual;

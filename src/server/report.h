@@ -1,5 +1,5 @@
-// What the log tells of the server's work: a line for each request, and while there is work lines
-// of figures. Neither holds anything of what was asked or answered.
+// What the log tells of the server's work: a line for each request, which holds nothing of what was
+// asked or answered.
 #ifndef SERVER_REPORT_H
 #define SERVER_REPORT_H
 
@@ -9,13 +9,5 @@
 void report_request(const struct exchange *x, const struct str *client, bool whole);
 // Its body, for --log-prompts.
 void report_body(const struct exchange *x);
-
-// The figures of the latest line, all zero at first.
-struct figures {
-    double at;
-    struct worker_stats stats;
-};
-// To be called often; speaks every `interval` seconds in which something was done; 0: never.
-void report_figures(struct figures *last, struct worker *w, unsigned interval);
 
 #endif

@@ -265,7 +265,7 @@ static void asked_for_logs(void **state) {
     server_wait_for(&s, "13 tokens stop, 0 cached, first 0.");
     assert_true(server_says(&s, " 127.0.0.1(10.0.0.9) req_"));
     assert_true(server_says(&s, "body {\"messages\":[{\"role\":\"user\",\"content\":\"" SECRET));
-    assert_false(server_says(&s, "mlxcel: info:"));
+    assert_false(server_says(&s, "mlxcel-server: info:"));
     server_wait_for(&s, "Z text (Llama) is loaded");
     assert_int_equal(server_stop(&s), 0);
     assert_true(file_read(path, 1 << 20, &file, &e));

@@ -80,7 +80,7 @@ static void put_text(enum log_level level, struct sv text) {
         add_time(&line);
         str_addc(&line, ' ');
     }
-    if (!how.bare) str_printf(&line, "mlxcel: %s: ", names[level]);
+    if (!how.bare) str_printf(&line, "%s: %s: ", how.name ? how.name : "mlxcel", names[level]);
     size_t from = line.n;
     str_add(&line, text);
     for (size_t i = from; i < line.n; i++)

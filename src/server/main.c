@@ -16,14 +16,17 @@ enum {
     FAREWELL_TICKS = 10
 }; // ended by a second signal: 128 + its number
 
+static int wrong(const struct error *e) {
+    fprintf(stderr, "mlxcel-server: error: %s\n", e->text);
+    return EXIT_USAGE;
+}
+
 // Whatever is logged, the reason of an end is told.
-static int failed(const struct error *e, int code) {
+static int failed(const struct error *e) {
     fflush(stdout);
-    if (log_shows(LOG_ERROR))
-        log_say(LOG_ERROR, "%s", e->text);
-    else
-        fprintf(stderr, "mlxcel-server: error: %s\n", e->text);
-    return code;
+    if (!log_shows(LOG_ERROR)) log_set(LOG_ERROR);
+    log_say(LOG_ERROR, "%s", e->text);
+    return EXIT_FAILURE;
 }
 
 // SIGINT and SIGTERM are taken by wait_signal alone; every thread has them blocked.
@@ -76,7 +79,7 @@ static int serve(struct http *h, struct worker *w, const struct server_options *
         enum worker_state state = worker_state(w, &why);
         if (got && state == WORKER_LOADING) _exit(128 + got); // loading can't be interrupted
         if (got) return drain(h, o, set);
-        if (state == WORKER_FAILED) return failed(&why, EXIT_FAILURE);
+        if (state == WORKER_FAILED) return failed(&why);
         if (state == WORKER_READY && !ready) say_ready(w, o, clock_now() - began);
         ready = state == WORKER_READY;
         http_tick(h);
@@ -103,7 +106,7 @@ static bool check_files(const struct server_options *o, struct error *e) {
 static int run(const struct server_options *o) {
     struct error e = {0};
     sigset_t set;
-    if (!check_files(o, &e)) return failed(&e, EXIT_FAILURE);
+    if (!check_files(o, &e)) return failed(&e);
     block_signals(&set);
     struct http *h = http_open(o, &e);
     struct worker *w = h ? worker_start(o->model, &o->engine, o->queue, &e) : NULL;
@@ -113,7 +116,7 @@ static int run(const struct server_options *o) {
         fflush(stdout);
         code = serve(h, w, o, &set);
     } else {
-        failed(&e, code);
+        failed(&e);
     }
     if (w) worker_stop(w);
     if (w) say_farewell(h);
@@ -137,7 +140,7 @@ static int start(const struct args *a) {
     struct server_options o = {0};
     set_log_level(a);
     bool ok = log_environment(&e) && server_options_read(&o, a, &e) && log_open(&o.log, &e);
-    int code = ok ? run(&o) : failed(&e, EXIT_USAGE);
+    int code = ok ? run(&o) : wrong(&e);
     server_options_free(&o);
     return code;
 }
@@ -149,7 +152,7 @@ int main(int argc, char **argv) {
     files_standard();
     map_faults_end();
     if (!args_parse(&a, &command_server, argc - 1, argv + 1, &e))
-        code = failed(&e, EXIT_USAGE);
+        code = wrong(&e);
     else if (args_flag(&a, "help"))
         args_help(stdout, &command_server);
     else if (args_flag(&a, "man"))

@@ -276,6 +276,7 @@ static bool read_prefix(struct server_options *o, const struct args *a, struct e
 static void read_log(struct server_options *o, const struct args *a) {
     bool json = args_flag(a, "log-jsonl") || !strcmp(args_text(a, "log-format"), "json");
     o->log = (struct log_options){
+        .name = "mlxcel-server",
         .file = args_text(a, "log-file"),
         .json = json,
         .bare = !args_flag(a, "log-prefix"),

@@ -41,8 +41,8 @@ struct server_options {
     unsigned ping;            // seconds after which a silent stream gets a comment; 0: never
 
     struct log_options log;
-    bool log_prompts;      // bodies of requests too
-    bool log_forwarded;    // the client as a proxy tells it
+    bool log_prompts;   // bodies of requests too
+    bool log_forwarded; // the client as a proxy tells it
 };
 
 extern const struct manual server_manual;

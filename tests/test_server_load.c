@@ -62,7 +62,7 @@ static void garbage(void **state) {
         "\r\n\r\n\r\n",
         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", // TLS
         "GET\r\n\r\n",
-        "GET / HTTP/9.9\r\n\r\n",
+        "GET /nothing HTTP/9.9\r\n\r\n",
         "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n{}",
         "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{}", // and leaves
         "GET /%00%ff%2e%2e/%2e%2e HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",

@@ -291,6 +291,22 @@ static void log_daemon(void *arg, const char *fmt, va_list args) {
     log_say(LOG_DEBUG, "libmicrohttpd: %s", text.text);
 }
 
+// %41 is A, in paths and queries; but %00 stays what it is, since a path would end there and be
+// another's. Returns the new length.
+static size_t unescape(void *arg, struct MHD_Connection *mhd, char *s) {
+    char *to = s;
+    (void)arg, (void)mhd;
+    for (const char *from = s; *from; to++) {
+        int high = *from == '%' ? hex_digit(from[1]) : -1;
+        int low = high >= 0 ? hex_digit(from[2]) : -1;
+        bool code = low >= 0 && high + low > 0;
+        *to = code ? (char)(high * 16 + low) : *from;
+        from += code ? 3 : 1;
+    }
+    *to = 0;
+    return (size_t)(to - s);
+}
+
 static bool check_tls(const struct server_options *o, struct error *e) {
     return !o->tls_key.n || MHD_is_feature_supported(MHD_FEATURE_TLS) == MHD_YES ||
            fail(e, "--ssl-key-file: this machine's libmicrohttpd is built without TLS; install one "
@@ -328,10 +344,11 @@ bool http_serve(struct http *h, struct worker *w, struct error *e) {
     h->service.worker = w;
     h->daemon = MHD_start_daemon(
         o->tls_key.n ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, handle, h,
-        MHD_OPTION_EXTERNAL_LOGGER, log_daemon, h, MHD_OPTION_LISTEN_SOCKET, h->listener,
-        MHD_OPTION_NOTIFY_COMPLETED, completed, h, MHD_OPTION_NOTIFY_CONNECTION, connection, h,
-        MHD_OPTION_CONNECTION_LIMIT, o->max_connections + EXTRA, MHD_OPTION_CONNECTION_TIMEOUT,
-        o->timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->max_header, MHD_OPTION_ARRAY,
+        MHD_OPTION_EXTERNAL_LOGGER, log_daemon, h, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
+        MHD_OPTION_LISTEN_SOCKET, h->listener, MHD_OPTION_NOTIFY_COMPLETED, completed, h,
+        MHD_OPTION_NOTIFY_CONNECTION, connection, h, MHD_OPTION_CONNECTION_LIMIT,
+        o->max_connections + EXTRA, MHD_OPTION_CONNECTION_TIMEOUT, o->timeout,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->max_header, MHD_OPTION_ARRAY,
         o->tls_key.n ? tls : tls + 2, MHD_OPTION_END);
     if (h->daemon) return true;
     return fail(e, "%s: libmicrohttpd does not start%s: %s", http_address(h),

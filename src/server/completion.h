@@ -33,6 +33,7 @@ struct completion {
     size_t prompt, tokens; // tokens of the prompt, and made
     double began, first;   // on clock_now; first token, 0: none yet
     void *own;             // the API's
+    struct refusal failed; // by the API's `whole`: there is none, for this reason
 
     // completion.c's.
     struct job *job;

@@ -179,11 +179,14 @@ static bool send_whole(struct exchange *x) {
     struct str json = {0};
     bool sent = false; // a client that left gets no answer
     enum completion_news news = completion_whole(x->completion, x->client, &json);
-    if (news == COMPLETION_END) sent = exchange_json(x, MHD_HTTP_OK, &json);
-    if (news == COMPLETION_LOST || news == COMPLETION_LATE) {
+    if (news == COMPLETION_LOST || news == COMPLETION_LATE)
         refuse_lost(x, news);
+    else if (news == COMPLETION_END)
+        x->refusal = x->completion->failed;
+    if (x->refusal.status)
         sent = exchange_refuse(x);
-    }
+    else if (news == COMPLETION_END)
+        sent = exchange_json(x, MHD_HTTP_OK, &json);
     str_free(&json);
     return sent;
 }
@@ -198,7 +201,10 @@ static bool start(struct exchange *x) {
     return x->completion != NULL;
 }
 
-bool exchange_complete(struct exchange *x) {
-    if (!start(x)) return exchange_refuse(x);
+bool exchange_answer(struct exchange *x) {
     return x->completion->ask.stream ? send_events(x) : send_whole(x);
+}
+
+bool exchange_complete(struct exchange *x) {
+    return start(x) ? exchange_answer(x) : exchange_refuse(x);
 }

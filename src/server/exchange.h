@@ -58,6 +58,7 @@ bool exchange_page(struct exchange *x, struct sv html, const char *policy);
 bool exchange_json(struct exchange *x, unsigned status, const struct str *json);
 bool exchange_refuse(struct exchange *x);   // with x->refusal, as the route's API tells it
 bool exchange_complete(struct exchange *x); // an answer of the model, whole or as events
+bool exchange_answer(struct exchange *x);   // the same, where x->completion has been started
 
 // The body as an object; the caller puts it, and calls exchange_drop_json when that is done. NULL
 // with a refusal.

@@ -325,7 +325,8 @@ struct http *http_open(const struct server_options *o, struct error *e) {
                           : o->tls_key.n          ? "https://"
                                                   : "http://");
     if (check_tls(o, e)) h->listener = listen_on(o->host, o->port, o->shared_port, &h->address, e);
-    if (h->listener >= 0) return h;
+    if (h->listener >= 0) h->service.responses = responses_store_open(&o->responses, e);
+    if (h->service.responses) return h;
     http_close(h);
     return NULL;
 }
@@ -376,6 +377,7 @@ void http_close(struct http *h) {
     if (h->daemon) MHD_stop_daemon(h->daemon); // closes the listening socket if it wasn't quiesced
     if (h->listener >= 0 && (!h->daemon || h->draining)) close(h->listener);
     if (h->listener >= 0 && listen_is_file(h->service.o->host)) unlink(h->service.o->host);
+    responses_store_close(h->service.responses);
     budget_close(&h->service.bodies);
     budget_close(&h->service.trees);
     pthread_mutex_destroy(&h->lock);

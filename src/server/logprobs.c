@@ -52,9 +52,8 @@ static void add_chat_token(struct str *s, const struct tokenizer *t, int32_t id,
     str_free(&bytes);
 }
 
-static void write_chat(struct str *s, const struct logprobs *l, const struct tokenizer *t,
+static void write_list(struct str *s, const struct logprobs *l, const struct tokenizer *t,
                        size_t n) {
-    str_puts(s, "{\"content\":[");
     for (size_t i = 0; i < n; i++) {
         const struct chance *c = l->chance + l->token[i].from;
         if (i) str_addc(s, ',');
@@ -67,6 +66,12 @@ static void write_chat(struct str *s, const struct logprobs *l, const struct tok
         }
         str_puts(s, "]}");
     }
+}
+
+static void write_chat(struct str *s, const struct logprobs *l, const struct tokenizer *t,
+                       size_t n) {
+    str_puts(s, "{\"content\":[");
+    write_list(s, l, t, n);
     str_puts(s, "],\"refusal\":null}");
 }
 
@@ -126,10 +131,29 @@ static void write_text(struct str *s, const struct logprobs *l, const struct tok
     str_puts(s, "]}");
 }
 
-void logprobs_write(struct str *out, struct logprobs *l, const struct tokenizer *t, bool chat,
-                    size_t end) {
+static size_t count_before(const struct logprobs *l, size_t end) {
     size_t n = 0;
     while (n < l->n && l->token[n].at < end) n++;
+    return n;
+}
+
+static void forget(struct logprobs *l, size_t n) {
+    if (!n) return;
+    l->n -= n;
+    memmove(l->token, l->token + n, l->n * sizeof *l->token);
+    if (!l->n) l->chances = 0;
+}
+
+void logprobs_write_list(struct str *out, struct logprobs *l, const struct tokenizer *t,
+                         size_t end) {
+    size_t n = count_before(l, end);
+    write_list(out, l, t, n);
+    forget(l, n);
+}
+
+void logprobs_write(struct str *out, struct logprobs *l, const struct tokenizer *t, bool chat,
+                    size_t end) {
+    size_t n = count_before(l, end);
     if (!n) {
         str_puts(out, "null");
         return;
@@ -138,7 +162,5 @@ void logprobs_write(struct str *out, struct logprobs *l, const struct tokenizer 
         write_chat(out, l, t, n);
     else
         write_text(out, l, t, n);
-    l->n -= n;
-    memmove(l->token, l->token + n, l->n * sizeof *l->token);
-    if (!l->n) l->chances = 0;
+    forget(l, n);
 }

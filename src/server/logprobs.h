@@ -21,5 +21,8 @@ void logprobs_add(struct logprobs *l, int32_t id, size_t at, const struct job_ne
 // forgets them; "null" when there are none.
 void logprobs_write(struct str *out, struct logprobs *l, const struct tokenizer *t, bool chat,
                     size_t end);
+// The same in the form of chats, as elements of a list: nothing when there are none.
+void logprobs_write_list(struct str *out, struct logprobs *l, const struct tokenizer *t,
+                         size_t end);
 
 #endif

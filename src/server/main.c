@@ -36,6 +36,7 @@ static void block_signals(sigset_t *set) {
     sigaddset(set, SIGTERM);
     pthread_sigmask(SIG_BLOCK, set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); // a file that may not grow is an error of who writes it
 }
 
 static int wait_signal(const sigset_t *set) {

@@ -156,16 +156,28 @@ static const struct arg refused_args[] = {
     ARG_REFUSES("--mmproj --image", "vision models are not in this build"),
     ARG_REFUSES("--embedding --embeddings --rerank --reranking --pooling",
                 "embedding and reranking models are not in this build"),
+    ARG_REFUSES("--conversation-store-max-entries --conversation-store-max-bytes "
+                "--conversation-store-ttl-secs",
+                "there is no store of conversations; see --responses-store-file"),
     ARG_REFUSES("--show-reasoning", "see --reasoning-format"),
     ARG_REFUSES("--temp --temperature --top-k --top-p --min-p --repeat-penalty --seed --n-predict",
                 "each request says how it is sampled; its defaults are generation_config.json's"),
 };
 static const struct arg_group refused_group = {NULL, refused_args, COUNT(refused_args)};
 
-static const struct arg_group *const groups[] = {
-    &args_model_group,   &engine_group,  &engine_device_group,  &pool_arg_group,
-    &engine_cache_group, &chat_group,    &http_group,           &log_group,
-    &common_group,       &refused_group, &engine_refused_group, NULL};
+static const struct arg_group *const groups[] = {&args_model_group,
+                                                 &engine_group,
+                                                 &engine_device_group,
+                                                 &pool_arg_group,
+                                                 &engine_cache_group,
+                                                 &chat_group,
+                                                 &responses_store_group,
+                                                 &http_group,
+                                                 &log_group,
+                                                 &common_group,
+                                                 &refused_group,
+                                                 &engine_refused_group,
+                                                 NULL};
 
 static const struct variable variables[] = {
     {"MLXCEL_LOG", "The least level of messages shown: error, warn, info (the default), debug."},
@@ -192,8 +204,8 @@ const struct command command_server = {
     .name = "mlxcel-server",
     .alone = true,
     .summary = "serve a model over the OpenAI API",
-    .about = "Answers GET /health and /v1/models, and POST /v1/completions and "
-             "/v1/chat/completions; a browser gets a chat page at /. It listens as soon as it has "
+    .about = "Answers GET /health and /v1/models, and POST /v1/completions, /v1/chat/completions "
+             "and /v1/responses; a browser gets a chat page at /. It listens as soon as it has "
              "looked at the files, and says 503 until the model is loaded. SIGTERM and SIGINT let "
              "running answers end; a second one does not.",
     .operands = "[PATH]",
@@ -316,6 +328,7 @@ bool server_options_read(struct server_options *o, const struct args *a, struct 
         .model = args_model(a, e),
         .queue = args_int(a, "max-queue-depth"),
         .page = args_flag(a, "ui"),
+        .responses = responses_store_read(a),
         .host = args_text(a, "host"),
         .port = (int)args_int(a, "port"),
         .max_body = (size_t)args_int(a, "max-body") << 20,

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "server/responses_store.h"
 
 struct server_options {
     const char *model; // a checkpoint's folder, or a file in it
@@ -20,6 +21,8 @@ struct server_options {
         REASONING_AND_ALIAS, // and as "reasoning", which other clients look for
         REASONING_INSIDE,    // in the content, with its marks
     } reasoning;
+
+    struct responses_store_options responses;
 
     bool page;                    // for browsers, at /
     const char *host;             // a name, a number, or a file that ends with ".sock"

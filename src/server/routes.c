@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "server/api_responses.h"
+
 static const struct route routes[] = {
     {"GET", "/", true, NULL, route_page},
     {"GET", "/index.html", true, NULL, route_page},
@@ -14,6 +16,14 @@ static const struct route routes[] = {
     {"POST", "/v1/completions", false, &api_completions, exchange_complete},
     {"POST", "/v1/chat/completions", false, &api_chat, exchange_complete},
     {"POST", "/chat/completions", false, &api_chat, exchange_complete},
+    {"POST", "/v1/responses", false, &api_responses, route_response_create},
+    {"POST", "/responses", false, &api_responses, route_response_create},
+    {"GET", "/v1/responses/", false, &api_responses, route_response_get},
+    {"GET", "/responses/", false, &api_responses, route_response_get},
+    {"DELETE", "/v1/responses/", false, &api_responses, route_response_drop},
+    {"DELETE", "/responses/", false, &api_responses, route_response_drop},
+    {"POST", "/v1/responses/", false, &api_responses, route_response_cancel},
+    {"POST", "/responses/", false, &api_responses, route_response_cancel},
 };
 enum { ROUTES = sizeof routes / sizeof *routes };
 

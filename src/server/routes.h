@@ -14,4 +14,10 @@ bool route_model(struct exchange *x);
 
 bool route_page(struct exchange *x); // page.c
 
+// routes_responses.c
+bool route_response_create(struct exchange *x);
+bool route_response_get(struct exchange *x); // it, or its items
+bool route_response_drop(struct exchange *x);
+bool route_response_cancel(struct exchange *x);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "server/budget.h"
 #include "server/options.h"
+#include "server/responses_store.h"
 #include "server/worker.h"
 
 struct service {
@@ -12,6 +13,7 @@ struct service {
     int64_t started;      // seconds since 1970
     struct budget bodies; // bytes of all requests' bodies
     struct budget trees;  // bytes of the JSON that is parsed of them
+    struct responses_store *responses;
 };
 
 #endif

@@ -1,0 +1,338 @@
+#include "server/responses_store.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+static const struct arg args[] = {
+    {"--responses-store-file", ARG_TEXT, "FILE", "MLXCEL_RESPONSES_STORE_FILE", NULL, 0, 0,
+     "the SQLite database that answers of /v1/responses are stored in; :memory: is none, they go "
+     "with the process. Without: mlxcel/responses.db in XDG_STATE_HOME, or in ~/.local/state"},
+    {"--responses-store-max-entries", ARG_INT, "N", "LLAMA_ARG_RESPONSES_STORE_MAX_ENTRIES", "1024",
+     0, 1e6, "so many of the latest are kept; 0: nothing is stored"},
+    {"--responses-store-max-bytes", ARG_INT, "N", "MLXCEL_RESPONSES_STORE_MAX_BYTES", "268435456",
+     0, 1e15, "the latest are kept that have so many bytes of JSON together"},
+    {"--responses-store-ttl-secs", ARG_INT, "SECONDS", "LLAMA_ARG_RESPONSES_STORE_TTL_SECS", "3600",
+     0, 1e10, "how long they are kept; 0: for ever"},
+};
+const struct arg_group responses_store_group = {"Stored responses", args,
+                                                sizeof args / sizeof *args};
+
+struct responses_store_options responses_store_read(const struct args *a) {
+    return (struct responses_store_options){
+        .file = args_text(a, "responses-store-file"),
+        .entries = args_int(a, "responses-store-max-entries"),
+        .bytes = args_int(a, "responses-store-max-bytes"),
+        .ttl = args_int(a, "responses-store-ttl-secs"),
+    };
+}
+
+#define NOTHING_KEPT "--responses-store-max-entries is 0"
+
+#ifdef HAVE_SQLITE
+#include <sqlite3.h>
+
+enum { BUSY_MS = 5000, OURS = 0x6d6c7872, VERSION = 1 }; // "mlxr"
+
+struct responses_store {
+    struct responses_store_options o;
+    pthread_mutex_t lock; // of all below
+    sqlite3 *db;          // NULL: not opened yet
+    bool warned;          // that it can't be
+};
+
+// --- SQL -----------------------------------------------------------------------------------------
+
+static bool broken(const struct responses_store *s, struct error *e) {
+    return fail(e, "%s", sqlite3_errmsg(s->db));
+}
+
+static bool run(struct responses_store *s, const char *sql, struct error *e) {
+    return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK || broken(s, e);
+}
+
+static sqlite3_stmt *prepare(struct responses_store *s, const char *sql, struct error *e) {
+    sqlite3_stmt *q = NULL;
+    if (sqlite3_prepare_v2(s->db, sql, -1, &q, NULL) != SQLITE_OK) broken(s, e);
+    return q;
+}
+
+// Values stay the caller's until the statement is finished. Failures of these show when it runs.
+static void bind_text(sqlite3_stmt *q, int i, struct sv text) {
+    sqlite3_bind_text64(q, i, text.n ? text.p : "", text.n, SQLITE_STATIC, SQLITE_UTF8);
+}
+
+// Runs a statement that gives no rows, and frees it.
+static bool finish(struct responses_store *s, sqlite3_stmt *q, struct error *e) {
+    bool ok = q && sqlite3_step(q) == SQLITE_DONE;
+    if (q && !ok) broken(s, e);
+    sqlite3_finalize(q);
+    return ok;
+}
+
+// The whole number that a statement gives first.
+static bool number(struct responses_store *s, const char *sql, int64_t *out, struct error *e) {
+    sqlite3_stmt *q = prepare(s, sql, e);
+    bool ok = q && sqlite3_step(q) == SQLITE_ROW;
+    if (ok) *out = sqlite3_column_int64(q, 0);
+    if (q && !ok) broken(s, e);
+    sqlite3_finalize(q);
+    return ok;
+}
+
+// What was left open by a statement that failed is taken back; SQLite may have done so itself.
+static bool commit(struct responses_store *s, bool ok, struct error *e) {
+    ok = ok && run(s, "COMMIT", e);
+    if (!ok && !sqlite3_get_autocommit(s->db)) sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    return ok;
+}
+
+// --- the file ------------------------------------------------------------------------------------
+
+static char *usual_file(struct error *e) {
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    struct str dir = {0};
+    char *file = NULL;
+    if (state && *state == '/')
+        str_printf(&dir, "%s/mlxcel", state);
+    else if (home && *home == '/')
+        str_printf(&dir, "%s/.local/state/mlxcel", home);
+    else
+        fail(e, "neither XDG_STATE_HOME nor HOME is set to a folder");
+    if (dir.n && dir_make(dir.p, e)) file = path_join(dir.p, "responses.db");
+    str_free(&dir);
+    return file;
+}
+
+// A database's other files get the permissions of the first: others don't read conversations.
+static void make_private(const char *file) {
+    int fd = open(file, O_CREAT | O_RDONLY | O_CLOEXEC, 0600);
+    if (fd >= 0) close(fd);
+}
+
+// Answers are stored in order of `seq`. `size` is that of items and body.
+static bool create(struct responses_store *s, struct error *e) {
+    int64_t n = 0, ours = 0, version = 0;
+    if (!run(s, "BEGIN IMMEDIATE", e)) return false;
+    bool ok = number(s, "SELECT count(*) FROM sqlite_schema", &n, e) &&
+              number(s, "PRAGMA application_id", &ours, e) &&
+              number(s, "PRAGMA user_version", &version, e);
+    if (ok && n && (ours != OURS || version != VERSION))
+        ok = fail(e, "is another program's or version's database");
+    if (ok && !n)
+        ok = run(s,
+                 "CREATE TABLE response (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
+                 " created INTEGER NOT NULL, size INTEGER NOT NULL, items TEXT NOT NULL,"
+                 " body TEXT NOT NULL);"
+                 "CREATE INDEX age ON response (created, seq, size);"
+                 "PRAGMA application_id = 1835825266; PRAGMA user_version = 1",
+                 e);
+    return commit(s, ok, e);
+}
+
+// A commit returns when the disk has it. What is deleted is overwritten.
+static bool set_up(struct responses_store *s, struct error *e) {
+    sqlite3_busy_timeout(s->db, BUSY_MS);
+    return run(s,
+               "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;"
+               "PRAGMA journal_size_limit = 4194304",
+               e) &&
+           create(s, e);
+}
+
+static bool open_file(struct responses_store *s, const char *file, struct error *e) {
+    make_private(file);
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    if (sqlite3_open_v2(file, &s->db, flags, NULL) != SQLITE_OK)
+        broken(s, e);
+    else if (set_up(s, e))
+        return true;
+    sqlite3_close(s->db);
+    s->db = NULL;
+    return fail_in(e, "%s (--responses-store-file)", file);
+}
+
+// The usual place is tried again each time: it may be there by now.
+static bool ready(struct responses_store *s) {
+    struct error e = {0};
+    if (s->db) return true;
+    char *file = usual_file(&e);
+    bool ok = file && open_file(s, file, &e);
+    if (!ok && !s->warned) log_say(LOG_WARN, "no responses are stored: %s", e.text);
+    s->warned |= !ok;
+    free(file);
+    return ok;
+}
+
+struct responses_store *responses_store_open(const struct responses_store_options *o,
+                                             struct error *e) {
+    struct responses_store *s = mem_alloc(sizeof *s);
+    s->o = *o;
+    pthread_mutex_init(&s->lock, NULL);
+    if (!o->entries || !o->file || open_file(s, o->file, e)) return s;
+    responses_store_close(s);
+    return NULL;
+}
+
+void responses_store_close(struct responses_store *s) {
+    if (!s) return;
+    sqlite3_close(s->db);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+const char *responses_store_off(struct responses_store *s) {
+    if (!s->o.entries) return NOTHING_KEPT;
+    pthread_mutex_lock(&s->lock);
+    bool ok = ready(s);
+    pthread_mutex_unlock(&s->lock);
+    return ok ? NULL : "its place can't be opened (--responses-store-file)";
+}
+
+// --- rows ----------------------------------------------------------------------------------------
+
+// The oldest that are still kept were created then.
+static int64_t oldest(const struct responses_store *s) {
+    return s->o.ttl ? (int64_t)time(NULL) - s->o.ttl : 0;
+}
+
+static bool insert(struct responses_store *s, const char *id, int64_t created, struct sv items,
+                   struct sv body, struct error *e) {
+    sqlite3_stmt *q = prepare(
+        s, "INSERT INTO response (id, created, size, items, body) VALUES (?, ?, ?, ?, ?)", e);
+    if (!q) return false;
+    bind_text(q, 1, sv(id));
+    sqlite3_bind_int64(q, 2, created);
+    sqlite3_bind_int64(q, 3, (int64_t)(items.n + body.n));
+    bind_text(q, 4, items);
+    bind_text(q, 5, body);
+    return finish(s, q, e);
+}
+
+static bool expire(struct responses_store *s, struct error *e) {
+    sqlite3_stmt *q = prepare(s, "DELETE FROM response WHERE created < ?", e);
+    if (!q) return false;
+    sqlite3_bind_int64(q, 1, oldest(s));
+    return finish(s, q, e);
+}
+
+// Beginning with the latest, counts answers and bytes up to the limits; the rest goes.
+static bool trim(struct responses_store *s, struct error *e) {
+    sqlite3_stmt *q = prepare(s,
+                              "DELETE FROM response WHERE seq IN (SELECT seq FROM (SELECT seq,"
+                              " row_number() OVER latest AS n, sum(size) OVER latest AS total"
+                              " FROM response WINDOW latest AS (ORDER BY created DESC, seq DESC))"
+                              " WHERE n > ? OR total > ?)",
+                              e);
+    if (!q) return false;
+    sqlite3_bind_int64(q, 1, s->o.entries);
+    sqlite3_bind_int64(q, 2, s->o.bytes);
+    return finish(s, q, e);
+}
+
+bool responses_store_put(struct responses_store *s, const char *id, int64_t created,
+                         struct sv items, struct sv body, struct error *e) {
+    pthread_mutex_lock(&s->lock);
+    bool ok = ready(s) || fail(e, "the store can't be opened");
+    if (ok && run(s, "BEGIN IMMEDIATE", e))
+        ok = commit(s, insert(s, id, created, items, body, e) && expire(s, e) && trim(s, e), e);
+    pthread_mutex_unlock(&s->lock);
+    return ok && !e->set;
+}
+
+static void take(sqlite3_stmt *q, int column, struct str *out) {
+    const char *text = (const char *)sqlite3_column_text(q, column);
+    if (out && text) str_add(out, sv_n(text, (size_t)sqlite3_column_bytes(q, column)));
+}
+
+static enum stored get(struct responses_store *s, struct sv id, struct str *items, struct str *body,
+                       struct error *e) {
+    sqlite3_stmt *q =
+        prepare(s, "SELECT items, body FROM response WHERE id = ? AND created >= ?", e);
+    if (!q) return STORED_ERROR;
+    bind_text(q, 1, id);
+    sqlite3_bind_int64(q, 2, oldest(s));
+    int got = sqlite3_step(q);
+    if (got == SQLITE_ROW) take(q, 0, items);
+    if (got == SQLITE_ROW) take(q, 1, body);
+    if (got != SQLITE_ROW && got != SQLITE_DONE) broken(s, e);
+    sqlite3_finalize(q);
+    return e->set ? STORED_ERROR : got == SQLITE_ROW ? STORED : STORED_NOT;
+}
+
+enum stored responses_store_get(struct responses_store *s, struct sv id, struct str *items,
+                                struct str *body, struct error *e) {
+    pthread_mutex_lock(&s->lock);
+    enum stored is = ready(s) ? get(s, id, items, body, e) : STORED_NOT;
+    pthread_mutex_unlock(&s->lock);
+    return is;
+}
+
+static enum stored drop(struct responses_store *s, struct sv id, struct error *e) {
+    sqlite3_stmt *q = prepare(s, "DELETE FROM response WHERE id = ? AND created >= ?", e);
+    if (!q) return STORED_ERROR;
+    bind_text(q, 1, id);
+    sqlite3_bind_int64(q, 2, oldest(s));
+    if (!finish(s, q, e)) return STORED_ERROR;
+    return sqlite3_changes(s->db) ? STORED : STORED_NOT;
+}
+
+enum stored responses_store_drop(struct responses_store *s, struct sv id, struct error *e) {
+    pthread_mutex_lock(&s->lock);
+    enum stored is = ready(s) ? drop(s, id, e) : STORED_NOT;
+    pthread_mutex_unlock(&s->lock);
+    return is;
+}
+
+#else // without SQLite nothing is ever stored, and nobody asks for more than the reason
+
+struct responses_store {
+    bool off; // by the options
+};
+
+struct responses_store *responses_store_open(const struct responses_store_options *o,
+                                             struct error *e) {
+    if (o->file) {
+        fail(e, "--responses-store-file: this build is without SQLite");
+        return NULL;
+    }
+    struct responses_store *s = mem_alloc(sizeof *s);
+    s->off = !o->entries;
+    return s;
+}
+
+void responses_store_close(struct responses_store *s) { free(s); }
+
+const char *responses_store_off(struct responses_store *s) {
+    return s->off ? NOTHING_KEPT : "this build is without SQLite";
+}
+
+bool responses_store_put(struct responses_store *s, const char *id, int64_t created,
+                         struct sv items, struct sv body, struct error *e) {
+    (void)created;
+    (void)items;
+    (void)body;
+    return fail(e, "%s: %s", id, responses_store_off(s));
+}
+
+enum stored responses_store_get(struct responses_store *s, struct sv id, struct str *items,
+                                struct str *body, struct error *e) {
+    (void)s;
+    (void)id;
+    (void)items;
+    (void)body;
+    (void)e;
+    return STORED_NOT;
+}
+
+enum stored responses_store_drop(struct responses_store *s, struct sv id, struct error *e) {
+    return responses_store_get(s, id, NULL, NULL, e);
+}
+
+#endif

@@ -1,0 +1,345 @@
+// The store of responses by itself: what it keeps, what goes, and that nothing else does, whatever
+// happens to the process and the disk.
+#include "check.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "server/responses_store.h"
+
+#include <sqlite3.h>
+
+enum { THREADS = 4, EACH = 25, KILLS = 8, BIG = 200000, LIMIT = 150000 };
+
+static char dir[64];
+static char *file;
+
+static int make_dir(void **state) {
+    (void)state;
+    strcpy(dir, "/tmp/mlxcel-store-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    file = path_join(dir, "r.db");
+    return 0;
+}
+
+static int drop_dir(void **state) {
+    struct names names = {0};
+    struct error e = {0};
+    (void)state;
+    assert_true(dir_list(dir, &names, &e));
+    for (size_t i = 0; i < names.n; i++) {
+        char *path = path_join(dir, names.name[i]);
+        assert_int_equal(remove(path), 0);
+        free(path);
+    }
+    names_free(&names);
+    free(file);
+    return rmdir(dir);
+}
+
+static struct responses_store *open_store(int64_t entries, int64_t bytes, int64_t ttl) {
+    struct error e = {0};
+    struct responses_store_options o = {file, entries, bytes, ttl};
+    struct responses_store *s = responses_store_open(&o, &e);
+    if (!s) fail_msg("%s", e.text);
+    assert_null(responses_store_off(s));
+    return s;
+}
+
+static struct responses_store *open_roomy(void) { return open_store(10000, 1 << 30, 0); }
+
+static void put(struct responses_store *s, const char *id, const char *items, const char *body) {
+    struct error e = {0};
+    if (!responses_store_put(s, id, (int64_t)time(NULL), sv(items), sv(body), &e))
+        fail_msg("%s: %s", id, e.text);
+}
+
+static bool has(struct responses_store *s, const char *id) {
+    struct error e = {0};
+    enum stored is = responses_store_get(s, sv(id), NULL, NULL, &e);
+    if (is == STORED_ERROR) fail_msg("%s: %s", id, e.text);
+    return is == STORED;
+}
+
+static void keeps(void **state) {
+    struct responses_store *s = open_roomy();
+    struct str items = {0}, body = {0};
+    struct error e = {0};
+    struct stat st;
+    (void)state;
+    put(s, "a", "{\"id\":\"1\"}\n", "{\"x\":\"\xc3\xbc\\u0000'\"}");
+    responses_store_close(s);
+    s = open_roomy();
+    assert_int_equal(responses_store_get(s, sv("a"), &items, &body, &e), STORED);
+    assert_string_equal(items.p, "{\"id\":\"1\"}\n");
+    assert_string_equal(body.p, "{\"x\":\"\xc3\xbc\\u0000'\"}");
+    assert_false(has(s, "b"));
+    assert_false(has(s, "a' OR 1"));
+    assert_int_equal(responses_store_get(s, sv_n("a\0b", 3), NULL, NULL, &e), STORED_NOT);
+    assert_int_equal(responses_store_drop(s, sv("b"), &e), STORED_NOT);
+    assert_int_equal(responses_store_drop(s, sv("a"), &e), STORED);
+    assert_int_equal(responses_store_drop(s, sv("a"), &e), STORED_NOT);
+    assert_false(e.set);
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    responses_store_close(s);
+    str_free(&items);
+    str_free(&body);
+}
+
+// What is deleted can't be read from the file either.
+static void forgets(void **state) {
+    struct responses_store *s = open_roomy();
+    struct error e = {0};
+    struct str bytes = {0};
+    (void)state;
+    put(s, "a", "", "{\"secret\":\"xyzzy\"}");
+    assert_int_equal(responses_store_drop(s, sv("a"), &e), STORED);
+    responses_store_close(s);
+    assert_true(file_read(file, 1 << 24, &bytes, &e));
+    assert_true(sv_find(str_sv(&bytes), sv("xyzzy"), 0) < 0);
+    str_free(&bytes);
+}
+
+static void limits(void **state) {
+    static const char item[] = "{\"id\":\"123456\"}\n"; // 16 bytes, and 4 of the body
+    static const char *const ids[] = {"a", "b", "c", "d"};
+    struct responses_store *s = open_store(3, 1000, 0);
+    (void)state;
+    for (size_t i = 0; i < 4; i++) put(s, ids[i], item, "{\"\"}");
+    assert_false(has(s, "a"));
+    assert_true(has(s, "b") && has(s, "c") && has(s, "d"));
+    responses_store_close(s);
+    s = open_store(100, 60, 0);
+    put(s, "e", item, "{\"\"}");
+    assert_true(has(s, "c") && has(s, "d") && has(s, "e") && !has(s, "b"));
+    put(s, "f", item, "{\"more\": 12345678901234567890}"); // 46 bytes: the others must go
+    assert_true(has(s, "f") && !has(s, "e"));
+    put(s, "g", item, "{\"more\": 1234567890123456789012345678901234567890}"); // too large itself
+    assert_true(!has(s, "g"));
+    responses_store_close(s);
+    s = open_store(100, 0, 0);
+    put(s, "h", item, "{\"\"}");
+    assert_false(has(s, "h"));
+    responses_store_close(s);
+}
+
+static void lives(void **state) {
+    struct responses_store *s = open_store(100, 1000, 100);
+    struct error e = {0};
+    (void)state;
+    assert_true(responses_store_put(s, "old", (int64_t)time(NULL) - 101, sv(""), sv("{}"), &e));
+    assert_true(responses_store_put(s, "new", (int64_t)time(NULL) - 50, sv(""), sv("{}"), &e));
+    assert_true(!has(s, "old") && has(s, "new"));
+    assert_int_equal(responses_store_drop(s, sv("old"), &e), STORED_NOT);
+    responses_store_close(s);
+    s = open_store(100, 1000, 0);
+    assert_false(has(s, "old")); // it went when it was put
+    responses_store_close(s);
+    s = open_store(100, 1000, 20);
+    assert_false(has(s, "new"));
+    responses_store_close(s);
+}
+
+static void off(void **state) {
+    struct responses_store_options o = {file, 0, 0, 0};
+    struct error e = {0};
+    struct responses_store *s = responses_store_open(&o, &e);
+    (void)state;
+    assert_non_null(strstr(responses_store_off(s), "--responses-store-max-entries"));
+    responses_store_close(s);
+    assert_false(file_named(file));
+}
+
+static void expect_wrong(const char *message) {
+    struct responses_store_options o = {file, 10, 1000, 0};
+    struct error e = {0};
+    assert_null(responses_store_open(&o, &e));
+    if (!strstr(e.text, message)) fail_msg("\"%s\" does not say \"%s\"", e.text, message);
+    assert_non_null(strstr(e.text, "--responses-store-file"));
+}
+
+static void wrong_files(void **state) {
+    struct error e = {0};
+    struct str text = {0};
+    sqlite3 *db;
+    (void)state;
+    for (int i = 0; i < 5000; i++) str_puts(&text, "This is a text.\n");
+    assert_true(file_write(file, str_sv(&text), &e));
+    expect_wrong("not a database");
+    assert_int_equal(remove(file), 0);
+    assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
+    sqlite3_exec(db, "CREATE TABLE mine (a)", NULL, NULL, NULL);
+    sqlite3_close(db);
+    expect_wrong("another program's");
+    assert_int_equal(remove(file), 0);
+    free(file);
+    file = path_join(dir, "none/r.db");
+    expect_wrong("unable to open");
+    free(file);
+    file = path_join(dir, "r.db");
+    str_free(&text);
+}
+
+// Without an option, the place is the user's; it is made when it is first needed, and what can't be
+// made is no end of the world.
+static void usual_place(void **state) {
+    struct responses_store_options o = {NULL, 10, 1000, 0};
+    struct error e = {0};
+    (void)state;
+    setenv("XDG_STATE_HOME", "/dev/null/x", 1);
+    struct responses_store *s = responses_store_open(&o, &e);
+    assert_non_null(s);
+    assert_non_null(strstr(responses_store_off(s), "--responses-store-file"));
+    assert_false(responses_store_put(s, "a", 0, sv(""), sv("{}"), &e));
+    setenv("XDG_STATE_HOME", dir, 1);
+    char *place = path_join(dir, "mlxcel"), *there = path_join(place, "responses.db");
+    assert_false(file_named(place));
+    assert_null(responses_store_off(s));
+    assert_true(file_exists(there));
+    responses_store_close(s);
+    assert_int_equal(remove(there), 0);
+    assert_int_equal(remove(place), 0);
+    unsetenv("XDG_STATE_HOME");
+    free(there);
+    free(place);
+}
+
+// --- faults --------------------------------------------------------------------------------------
+
+static void let_files_grow(rlim_t most) {
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = most;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+// A disk that takes no more refuses what is too much for it and nothing else.
+static void full_disk(void **state) {
+    struct responses_store *s = open_roomy();
+    struct error e = {0};
+    struct str big = {0};
+    (void)state;
+    while (big.n < BIG) str_puts(&big, "0123456789");
+    signal(SIGXFSZ, SIG_IGN);
+    put(s, "before", "", "{}");
+    for (int i = 0; i < 3; i++) {
+        struct error why = {0};
+        let_files_grow(LIMIT);
+        bool stored = responses_store_put(s, "big", 0, sv(""), str_sv(&big), &why);
+        let_files_grow(RLIM_INFINITY);
+        assert_false(stored);
+        assert_true(*why.text);
+        assert_true(has(s, "before") && !has(s, "big"));
+        let_files_grow(LIMIT);
+        const char id[] = {(char)('0' + i), 0};
+        stored = responses_store_put(s, id, 0, sv(""), sv("{}"), &e);
+        let_files_grow(RLIM_INFINITY);
+        if (!stored) fail_msg("%s", e.text);
+    }
+    assert_true(responses_store_put(s, "big", 0, sv(""), str_sv(&big), &e));
+    responses_store_close(s);
+    s = open_roomy();
+    assert_true(has(s, "before") && has(s, "0") && has(s, "2") && has(s, "big"));
+    responses_store_close(s);
+    str_free(&big);
+}
+
+// Puts answers until it is killed, and says each one's number when it is stored.
+static void put_for_ever(int out, uint32_t number) {
+    struct responses_store *s = open_roomy();
+    struct str body = {0};
+    while (body.n < 3000) str_puts(&body, "0123456789");
+    for (;; number++) {
+        struct error e = {0};
+        char id[16];
+        snprintf(id, sizeof id, "%u", number);
+        if (!responses_store_put(s, id, 0, sv(""), str_sv(&body), &e)) _exit(1);
+        if (write(out, &number, sizeof number) != sizeof number) _exit(1);
+    }
+}
+
+static void killed(void **state) {
+    uint32_t said = 0, last = 0;
+    (void)state;
+    for (int i = 0; i < KILLS; i++) {
+        int pipes[2], status;
+        assert_int_equal(pipe(pipes), 0);
+        pid_t pid = fork();
+        if (pid == 0) put_for_ever(pipes[1], last + 1);
+        close(pipes[1]);
+        assert_int_equal(read(pipes[0], &said, sizeof said), sizeof said);
+        usleep((useconds_t)(1000 + 7919 * i % 30000));
+        kill(pid, SIGKILL);
+        while (read(pipes[0], &said, sizeof said) == sizeof said) continue;
+        close(pipes[0]);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status));
+        struct responses_store *s = open_roomy();
+        for (uint32_t k = last + 1; k <= said; k++) {
+            char id[16];
+            snprintf(id, sizeof id, "%u", k);
+            if (!has(s, id)) fail_msg("%s of %u is lost", id, said);
+        }
+        responses_store_close(s);
+        last = said + 1; // may have been stored without having been said
+    }
+}
+
+struct task {
+    struct responses_store *s;
+    int number;
+};
+
+static void *use(void *arg) {
+    const struct task *t = arg;
+    for (int i = 0; i < EACH; i++) {
+        struct error e = {0};
+        char id[32];
+        snprintf(id, sizeof id, "%d-%d", t->number, i);
+        bool ok = responses_store_put(t->s, id, (int64_t)time(NULL), sv("{}\n"), sv("{}"), &e) &&
+                  responses_store_get(t->s, sv(id), NULL, NULL, &e) == STORED &&
+                  responses_store_drop(t->s, sv(id), &e) == STORED;
+        if (!ok) return arg;
+    }
+    return NULL;
+}
+
+// Threads share a store, and two stores (of two processes) the file.
+static void shared(void **state) {
+    struct responses_store *s[2] = {open_roomy(), open_roomy()};
+    pthread_t thread[THREADS];
+    struct task task[THREADS];
+    (void)state;
+    for (int i = 0; i < THREADS; i++) {
+        task[i] = (struct task){s[i % 2], i};
+        assert_int_equal(pthread_create(&thread[i], NULL, use, &task[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *failed;
+        pthread_join(thread[i], &failed);
+        assert_null(failed);
+    }
+    put(s[0], "both", "", "{}");
+    assert_true(has(s[1], "both"));
+    responses_store_close(s[0]);
+    responses_store_close(s[1]);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(keeps),       TEST(forgets),     TEST(limits),    TEST(lives),  TEST(off),
+        TEST(wrong_files), TEST(usual_place), TEST(full_disk), TEST(killed), TEST(shared),
+    };
+    return cmocka_run_group_tests_name("responses store", tests, NULL, NULL);
+}

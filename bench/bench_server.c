@@ -26,8 +26,8 @@ struct list {
 };
 
 struct result {
-    double seconds, tokens;
-    size_t answers, differ, failed;
+    double seconds;
+    size_t tokens, answers, differ, failed;
     struct list first, between; // seconds
 };
 
@@ -238,23 +238,17 @@ static void tell_failure(struct setup *o, const struct server *s, const struct s
             (int)(x->in.n < 400 ? x->in.n : 400), str_c(&x->in));
 }
 
-// An answer is over. Tokens count that came until `end`; an event may hold more than one of them.
-static void account(struct setup *o, struct server *s, struct stream *x, double end,
-                    struct result *r) {
+static void account(struct setup *o, struct server *s, struct stream *x, struct result *r) {
     struct str *alone = &s->alone[x->prompt];
     if (x->failed || !x->events.n) {
         r->failed++;
         tell_failure(o, s, x);
         return;
     }
-    double each = (double)x->tokens / (double)x->events.n, last = x->events.at[0];
-    list_add(&r->first, last - x->asked);
-    for (size_t i = 0; i < x->events.n; i++) {
-        double now = x->events.at[i];
-        if (i) list_add(&r->between, now - last);
-        if (now <= end) r->tokens += each;
-        last = now;
-    }
+    list_add(&r->first, x->events.at[0] - x->asked);
+    for (size_t i = 1; i < x->events.n; i++)
+        list_add(&r->between, x->events.at[i] - x->events.at[i - 1]);
+    r->tokens += x->tokens;
     r->answers++;
     if (!alone->n)
         str_add(alone, str_sv(&x->text));
@@ -271,7 +265,8 @@ static bool ask_prompt(struct setup *o, struct server *s, struct stream *x, size
     return ok;
 }
 
-// One client also goes on until every prompt was answered once.
+// Nobody asks again once the time is over; all that was asked is waited for, and counts. One client
+// also goes on until every prompt was answered once.
 static void run(struct setup *o, struct server *s, size_t clients, struct result *r) {
     struct stream *x = mem_array(clients, sizeof *x);
     struct pollfd *p = mem_array(clients, sizeof *p);
@@ -283,16 +278,14 @@ static void run(struct setup *o, struct server *s, size_t clients, struct result
         poll(p, clients, 1000);
         for (size_t i = 0; i < clients; i++) {
             if (!p[i].revents || receive(&x[i])) continue;
-            double now = clock_now();
             hang_up(&x[i]);
-            if (clients == 1) end = now > end ? now : end;
-            account(o, s, &x[i], end, r);
-            bool more = now < began + o->seconds || (clients == 1 && asked < o->prompts);
+            account(o, s, &x[i], r);
+            bool more = clock_now() < end || (clients == 1 && asked < o->prompts);
             if (!more || !ask_prompt(o, s, &x[i], asked++)) open--;
         }
     }
     r->failed += open;
-    r->seconds = end - began;
+    r->seconds = clock_now() - began;
     for (size_t i = 0; i < clients; i++) stream_free(&x[i]);
     free(x);
     free(p);
@@ -300,9 +293,9 @@ static void run(struct setup *o, struct server *s, size_t clients, struct result
 
 static void print_row(const struct server *s, size_t clients, struct result *r) {
     printf("%-28s %7zu %9.1f %8.0f %8.0f %9.1f %9.1f %8zu %7zu %7zu\n", s->url, clients,
-           r->tokens / r->seconds, 1e3 * quantile(&r->first, 0.5), 1e3 * quantile(&r->first, 0.99),
-           1e3 * quantile(&r->between, 0.5), 1e3 * quantile(&r->between, 0.99), r->answers,
-           r->differ, r->failed);
+           (double)r->tokens / r->seconds, 1e3 * quantile(&r->first, 0.5),
+           1e3 * quantile(&r->first, 0.99), 1e3 * quantile(&r->between, 0.5),
+           1e3 * quantile(&r->between, 0.99), r->answers, r->differ, r->failed);
     fflush(stdout);
 }
 
@@ -312,7 +305,7 @@ static bool measure(struct setup *o, struct server *s, size_t round) {
         struct result r = {0};
         size_t clients = k ? o->clients : 1;
         run(o, s, clients, &r);
-        s->rate[k][round] = r.tokens / r.seconds;
+        s->rate[k][round] = (double)r.tokens / r.seconds;
         print_row(s, clients, &r);
         good &= !r.failed && !r.differ;
         free(r.first.at);

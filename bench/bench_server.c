@@ -116,7 +116,7 @@ static void chat_request(struct str *out, const struct server *s, uint64_t seed,
     add_words(&body, seed, words);
     str_puts(&body, "\"},{\"role\":\"user\",\"content\":\"");
     add_words(&body, user, 40);
-    str_puts(&body, "\"}],\"max_tokens\":8,\"temperature\":0,\"stream\":true}");
+    str_puts(&body, "\"}],\"max_tokens\":8,\"temperature\":0,\"ignore_eos\":true,\"stream\":true}");
     add_request(out, s, "/v1/chat/completions", &body);
     str_free(&body);
 }

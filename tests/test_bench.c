@@ -241,23 +241,26 @@ static void check_like_real(const char *dir) {
     engine_close(dummy);
 }
 
+static void each_like_real(const char *root) {
+    struct error e = {0};
+    struct names names = {0};
+    char *path = path_join(FIXTURES, root);
+    assert_true(dir_list(path, &names, &e));
+    for (size_t i = 0; i < names.n; i++) {
+        char *dir = path_join(path, names.name[i]);
+        check_like_real(dir);
+        free(dir);
+    }
+    names_free(&names);
+    free(path);
+}
+
 static void test_like_real(void **state) {
     (void)state;
-    struct error e = {0};
     size_t n;
     const struct family *const *all = families(&n);
-    for (size_t f = 0; f < n; f++) {
-        struct names names = {0};
-        char *root = path_join(FIXTURES, all[f]->id);
-        assert_true(dir_list(root, &names, &e));
-        for (size_t i = 0; i < names.n; i++) {
-            char *dir = path_join(root, names.name[i]);
-            check_like_real(dir);
-            free(dir);
-        }
-        names_free(&names);
-        free(root);
-    }
+    for (size_t f = 0; f < n; f++) each_like_real(all[f]->id);
+    each_like_real("quantized");
 }
 
 static const char *const tiny = FIXTURES "/llama/base";

@@ -1,5 +1,6 @@
-// Every family's reference cases: in one pass, in chunks of odd sizes and token by token, the
-// logits are the independent implementation's; the greedy continuation is too.
+// Every family's reference cases, and those of every published layout of weights: in one pass, in
+// chunks of odd sizes and token by token, the logits are the independent implementation's; the
+// greedy continuation is too.
 #include "fixture.h"
 #include "machine.h"
 
@@ -238,32 +239,58 @@ static bool computes(const char *dir) {
     return false;
 }
 
+// In every instruction set, and what native precision costs.
+static void check_parity(const struct fixture *f) {
+    for (int isa = ISA_PLAIN; isa < ISA_BEST && on_cpu(); isa++)
+        if (isa_supported((enum isa)isa)) check_with(f, (enum isa)isa);
+    if (!on_cpu()) check_with(f, ISA_BEST);
+    check_native(f);
+}
+
 static void check_case(const char *dir) {
     if (!computes(dir)) return;
     struct fixture f;
     fixture_open(&f, dir);
-    for (int isa = ISA_PLAIN; isa < ISA_BEST && on_cpu(); isa++)
-        if (isa_supported((enum isa)isa)) check_with(&f, (enum isa)isa);
-    if (!on_cpu()) check_with(&f, ISA_BEST);
-    check_native(&f);
+    check_parity(&f);
     if (on_cpu()) check_caches(&f);
     fixture_close(&f);
 }
 
-static void test_family(void **state) {
-    const struct family *family = *state;
+// Each case in tests/fixtures/ROOT, of which there must be one.
+static void each_case(const char *root, void (*check)(const char *dir)) {
     struct error e = {0};
     struct names names = {0};
-    char *root = path_join(FIXTURES, family->id);
-    assert_true(dir_list(root, &names, &e));
+    char *path = path_join(FIXTURES, root);
+    assert_true(dir_list(path, &names, &e));
     for (size_t i = 0; i < names.n; i++) {
-        char *dir = path_join(root, names.name[i]);
-        check_case(dir);
+        char *dir = path_join(path, names.name[i]);
+        check(dir);
         free(dir);
     }
-    assert_true(names.n > 0); // a family without a reference case is not supported
+    assert_true(names.n > 0);
     names_free(&names);
-    free(root);
+    free(path);
+}
+
+// A family without a reference case is not supported.
+static void test_family(void **state) {
+    const struct family *family = *state;
+    each_case(family->id, check_case);
+}
+
+// How the weights are published has no part in the cache.
+static void check_quantized(const char *dir) {
+    if (!computes(dir)) return;
+    struct fixture f;
+    fixture_open(&f, dir);
+    check_parity(&f);
+    fixture_close(&f);
+}
+
+// Whole models in the layouts of other quantizers than MLX's affine.
+static void test_quantized(void **state) {
+    (void)state;
+    each_case("quantized", check_quantized);
 }
 
 // Learned positions end with their table: a longer context is refused, not read beyond it.
@@ -281,13 +308,14 @@ int main(int argc, char **argv) {
     test_options(argc, argv);
     size_t n;
     const struct family *const *all = families(&n);
-    struct CMUnitTest *tests = mem_array(n + 1, sizeof *tests);
+    struct CMUnitTest *tests = mem_array(n + 2, sizeof *tests);
     for (size_t i = 0; i < n; i++)
         tests[i] = (struct CMUnitTest){.name = all[i]->id,
                                        .test_func = test_family,
                                        .initial_state = (void *)(uintptr_t)all[i]};
-    tests[n] = (struct CMUnitTest)cmocka_unit_test(test_positions);
-    int failed = _cmocka_run_group_tests("families", tests, n + 1, NULL, NULL);
+    tests[n] = (struct CMUnitTest)cmocka_unit_test(test_quantized);
+    tests[n + 1] = (struct CMUnitTest)cmocka_unit_test(test_positions);
+    int failed = _cmocka_run_group_tests("families", tests, n + 2, NULL, NULL);
     free(tests);
     return failed;
 }

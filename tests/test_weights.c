@@ -460,6 +460,101 @@ static void test_stacks(void **state) {
     free(at);
 }
 
+// Other quantizers' layouts are published one by one; a stack of one is refused by name.
+static void test_stacks_of_others(void **state) {
+    (void)state;
+    char *at = fresh("others");
+    struct st_tensor t[] = {
+        {.name = "f.weight", .t = tensor_nd(DT_F8_E4M3, 3, (int64_t[]){2, 32, 64}, values)},
+        {.name = "f.weight_scale", .t = tensor_1d(DT_F32, 1, values + 1)},
+        {.name = "a.qweight", .t = tensor_nd(DT_I32, 3, (int64_t[]){2, 64, 4}, values)},
+        {.name = "a.qzeros", .t = tensor_nd(DT_I32, 3, (int64_t[]){2, 2, 4}, values)},
+        {.name = "a.scales", .t = tensor_nd(DT_F16, 3, (int64_t[]){2, 2, 32}, values)},
+        {.name = "c.weight_packed", .t = tensor_nd(DT_I32, 3, (int64_t[]){2, 32, 8}, values)},
+        {.name = "c.weight_scale", .t = tensor_nd(DT_F16, 3, (int64_t[]){2, 32, 2}, values)},
+        {.name = "n.weight", .t = tensor_nd(DT_U8, 3, (int64_t[]){2, 32, 32}, values)},
+        {.name = "n.weight_scale", .t = tensor_nd(DT_F8_E4M3, 3, (int64_t[]){2, 32, 4}, values)},
+        {.name = "n.weight_scale_2", .t = tensor_1d(DT_F32, 1, values + 1)},
+        {.name = "b", .t = tensor_nd(DT_F8_E4M3, 3, (int64_t[]){2, 32, 64}, values)},
+        {.name = "b_weight_scale", .t = tensor_1d(DT_F32, 1, values + 1)},
+    };
+    put(at, "model.safetensors", t, sizeof t / sizeof *t);
+    struct weights *w = open_ok(at);
+    struct error e = {0};
+    struct weight whole, each[2];
+    static const char *const names[][2] = {{"f", "\"f.weight\" is [2, 32, 64] F8_E4M3"},
+                                           {"a", "\"a.qweight\" is [2, 64, 4] I32"},
+                                           {"c", "\"c.weight_packed\" is [2, 32, 8] I32"},
+                                           {"n", "\"n.weight\" is [2, 32, 32] U8"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        refused(names[i][1], weights_stack(w, names[i][0], 2, 32, 64, false, &whole, each, &e), &e);
+    refused("\"b\" is [2, 32, 64] F8_E4M3",
+            weights_bare_stack(w, "b", 2, 32, 64, false, false, &whole, each, &e), &e);
+    weights_close(w);
+    free(at);
+}
+
+// Llama 4's stacks [n, in, out]: what is beside the codes must be there, and fit.
+static void test_turned_stacks(void **state) {
+    (void)state;
+    char *at = fresh("turned");
+    static float scales[12], nan = NAN;
+    for (int i = 0; i < 12; i++) scales[i] = (float)(i + 1);
+    const int64_t codes[] = {2, 32, 6}, bytes[] = {2, 16, 6}, sixteenths[] = {2, 2, 6};
+    struct st_tensor t[] = {
+        {.name = "rows", .t = tensor_nd(DT_F8_E4M3, 3, codes, values)},
+        {.name = "rows_scale", .t = tensor_nd(DT_F32, 3, (int64_t[]){2, 1, 6}, scales)},
+        {.name = "one", .t = tensor_nd(DT_F8_E4M3, 3, codes, values)},
+        {.name = "one_weight_scale", .t = tensor_1d(DT_F32, 1, scales)},
+        {.name = "nv", .t = tensor_nd(DT_U8, 3, bytes, values)},
+        {.name = "nv_weight_scale", .t = tensor_nd(DT_F8_E4M3, 3, sixteenths, values)},
+        {.name = "nv_weight_scale_2", .t = tensor_1d(DT_F32, 1, scales)},
+        {.name = "few", .t = tensor_nd(DT_F8_E4M3, 3, codes, values)},
+        {.name = "few_scale", .t = tensor_nd(DT_F32, 3, (int64_t[]){2, 1, 5}, scales)},
+        {.name = "flat", .t = tensor_nd(DT_F8_E4M3, 3, codes, values)},
+        {.name = "flat_scale", .t = tensor_1d(DT_F32, 12, scales)},
+        {.name = "bare", .t = tensor_nd(DT_F8_E4M3, 3, codes, values)},
+        {.name = "nan", .t = tensor_nd(DT_F8_E4M3, 3, codes, values)},
+        {.name = "nan_weight_scale", .t = tensor_1d(DT_F32, 1, &nan)},
+        {.name = "v1", .t = tensor_nd(DT_U8, 3, bytes, values)},
+        {.name = "v1_weight_scale", .t = tensor_nd(DT_F8_E4M3, 3, bytes, values)},
+        {.name = "v2", .t = tensor_nd(DT_U8, 3, bytes, values)},
+        {.name = "v2_weight_scale", .t = tensor_nd(DT_F8_E4M3, 3, sixteenths, values)},
+        {.name = "v3", .t = tensor_nd(DT_U8, 3, bytes, values)},
+    };
+    put(at, "model.safetensors", t, sizeof t / sizeof *t);
+    struct weights *w = open_ok(at);
+    struct error e = {0};
+    struct weight whole, each[2];
+    assert_true(weights_bare_stack(w, "rows", 2, 6, 32, true, false, &whole, each, &e));
+    assert_true(weights_bare_stack(w, "rows", 2, 6, 32, true, false, &whole, each, &e)); // again
+    assert_true(each[1].layout == WEIGHT_F8 && each[1].block_rows == 1 && each[1].group == 32);
+    assert_true(((const float *)each[1].scales.data)[5] == 12);
+    weights_convert(w);
+    const uint8_t *from = weights_find(w, sv("rows"))->t.data, *to = each[1].data.data;
+    for (int o = 0; o < 6; o++)
+        for (int i = 0; i < 32; i++) assert_int_equal(to[o * 32 + i], from[(32 + i) * 6 + o]);
+    assert_true(weights_bare_stack(w, "one", 2, 6, 32, true, false, &whole, each, &e));
+    assert_true(each[1].block_row == 6 && each[1].block_rows == 12 && each[1].scales.n[0] == 1);
+    assert_true(weights_bare_stack(w, "nv", 2, 6, 32, true, false, &whole, each, &e));
+    assert_true(each[1].layout == WEIGHT_NVFP4 && each[1].scales.n[1] == 2);
+    assert_true(each[1].factor == 1 && each[1].data.n[1] == 4);
+    static const char *const bad[][2] = {
+        {"few", "\"few_scale\" is [2, 1, 5] F32"},    {"flat", "\"flat_scale\" is [12] F32"},
+        {"bare", "\"bare_weight_scale\" is missing"}, {"nan", "\"nan_weight_scale\""},
+        {"v1", "\"v1_weight_scale\" is [2, 16, 6]"},  {"v2", "\"v2_weight_scale_2\" is missing"},
+        {"v3", "\"v3_weight_scale\" is missing"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refused(bad[i][1],
+                weights_bare_stack(w, bad[i][0], 2, 6, 32, true, false, &whole, each, &e), &e);
+    refused("\"rows\" is [2, 32, 6] F8_E4M3",
+            weights_bare_stack(w, "rows", 2, 6, 64, true, false, &whole, each, &e), &e);
+    refused("\"nv\" is [2, 16, 6] U8",
+            weights_bare_stack(w, "nv", 2, 6, 64, true, false, &whole, each, &e), &e);
+    weights_close(w);
+    free(at);
+}
+
 static void test_bare_stacks(void **state) {
     (void)state;
     char *at = fresh("bare");
@@ -756,6 +851,150 @@ static void test_scale_of_all(void **state) {
     }
 }
 
+// Scales of groups, rows and blocks are looked at when the weights are populated: the first that is
+// no finite number is an error that says where.
+static void test_scales_are_numbers(void **state) {
+    (void)state;
+    enum { ROWS = 32, COLUMNS = 64 };
+    struct error e = {0};
+    static uint8_t zeros[ROWS * COLUMNS];
+    static const struct {
+        const char *codes, *scales, *more; // suffixes; what else of the scales' shape there is
+        enum dtype of, type;
+        int64_t columns, rows, groups; // of the codes; of the scales
+        uint32_t good, bad[3];
+    } all[] = {
+        {".weight",
+         ".scales",
+         ".biases",
+         DT_U32,
+         DT_BF16,
+         8,
+         32,
+         2,
+         0xbf80,
+         {0x7fc0, 0x7f80, 0x7b00}},
+        {".weight",
+         ".scales",
+         ".biases",
+         DT_U32,
+         DT_F16,
+         8,
+         32,
+         2,
+         0x3c00,
+         {0x7c00, 0xfc00, 0x7e00}},
+        {".weight",
+         ".scales",
+         ".biases",
+         DT_U32,
+         DT_F32,
+         8,
+         32,
+         2,
+         0x3f800000,
+         {0x7fc00000, 0xff800000, 0x7f000000}},
+        {".weight", ".scales", NULL, DT_U32, DT_U8, 8, 32, 2, 0x7f, {0xff, 0xff, 0xff}},
+        {".weight", ".scales", NULL, DT_U32, DT_U8, 8, 32, 4, 0x7e, {0x7f, 0xff, 0x7f}},
+        {".weight",
+         ".weight_scale",
+         NULL,
+         DT_F8_E4M3,
+         DT_F32,
+         64,
+         32,
+         1,
+         0x3f800000,
+         {0x7fc00000, 0x7f800000, 0x7f000000}},
+        {".weight", ".weight_scale", NULL, DT_U8, DT_U8, 32, 32, 2, 0x7f, {0xff, 0xff, 0xff}},
+        {".weight",
+         ".weight_scale",
+         NULL,
+         DT_I8,
+         DT_BF16,
+         64,
+         32,
+         1,
+         0x3f80,
+         {0x7f80, 0xffff, 0x7fff}},
+        {".weight_packed",
+         ".weight_scale",
+         NULL,
+         DT_I32,
+         DT_F16,
+         8,
+         32,
+         2,
+         0x3c00,
+         {0x7c01, 0x7c00, 0xffff}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int k = -1; k < 4; k++) { // -1: good; 3: in what is beside the scales
+            if (k == 3 && !all[i].more) continue;
+            char codes[32], name[32], more[32], *at = fresh("numbers");
+            uint8_t scales[ROWS * 4 * 4], beside[ROWS * 4 * 4];
+            size_t size = dtype_size(all[i].type), n = (size_t)(all[i].rows * all[i].groups);
+            for (size_t s = 0; s < n; s++) memcpy(scales + s * size, &all[i].good, size);
+            memcpy(beside, scales, sizeof beside);
+            if (k >= 0) memcpy((k < 3 ? scales : beside) + 17 * size, &all[i].bad[k % 3], size);
+            snprintf(codes, sizeof codes, "p%s", all[i].codes);
+            snprintf(name, sizeof name, "p%s", all[i].scales);
+            snprintf(more, sizeof more, "p%s", all[i].more ? all[i].more : "");
+            struct tensor shape = tensor_2d(all[i].type, all[i].rows, all[i].groups, scales);
+            struct st_tensor t[3] = {
+                {.name = codes, .t = tensor_2d(all[i].of, ROWS, all[i].columns, zeros)},
+                {.name = name, .t = shape},
+                {.name = more, .t = shape}};
+            t[2].t.data = beside;
+            put(at, "model.safetensors", t, all[i].more ? 3 : 2);
+            struct weights *w = open_ok(at);
+            struct weight m;
+            if (!weights_matrix(w, "p", ROWS, COLUMNS, false, &m, &e)) fail_msg("%s", e.text);
+            bool ok = weights_populate(w, NULL, NULL, &e);
+            if (k >= 0) {
+                if (!strstr(e.text, "its element 17 is ")) fail_msg("%zu: %s", i, e.text);
+                refused(k < 3 ? name : more, ok, &e);
+            } else if (!ok) {
+                fail_msg("%s", e.text);
+            }
+            weights_close(w);
+            free(at);
+        }
+}
+
+// An error about what is missing names that, whichever it is.
+static void test_what_is_missing(void **state) {
+    (void)state;
+    struct tensor words = tensor_2d(DT_I32, 8, 32, values), byte = tensor_2d(DT_U8, 32, 32, values);
+    struct tensor zeros = tensor_2d(DT_I32, 2, 4, values), half = tensor_2d(DT_F16, 2, 32, values);
+    struct tensor small = tensor_2d(DT_F8_E4M3, 32, 4, values),
+                  one = tensor_1d(DT_F32, 1, values + 1);
+    struct tensor eight = tensor_2d(DT_F8_E4M3, 32, 64, values);
+    struct st_tensor gptq[] = {{.name = "p.qweight", .t = words},
+                               {.name = "p.qzeros", .t = zeros},
+                               {.name = "p.scales", .t = half}};
+    const char *config = "\"quant_method\": \"gptq\", \"group_size\": 32";
+    refuses_matrix(config, gptq, 3, NULL);
+    refuses_matrix(config, gptq + 1, 2, "\"p.qweight\" is missing");
+    refuses_matrix(config, gptq, 2, "\"p.scales\" is missing");
+    struct st_tensor nv[] = {{.name = "p.weight_packed", .t = byte},
+                             {.name = "p.weight_scale", .t = small},
+                             {.name = "p.weight_global_scale", .t = one}};
+    config = "\"quant_method\": \"compressed-tensors\", \"format\": \"nvfp4-pack-quantized\","
+             " \"config_groups\": {}";
+    refuses_matrix(config, nv, 3, NULL);
+    refuses_matrix(config, nv, 2, "\"p.weight_global_scale\" is missing");
+    refuses_matrix(config, nv + 1, 2, "\"p.weight_packed\" is missing");
+    nv[0].name = "p.weight", nv[2].name = "p.weight_scale_2";
+    config = "\"quant_method\": \"modelopt\", \"quant_algo\": \"NVFP4\"";
+    refuses_matrix(config, nv, 3, NULL);
+    refuses_matrix(config, nv, 2, "\"p.weight_scale_2\" is missing");
+    struct st_tensor f8 = {.name = "p.weight", .t = eight};
+    refuses_matrix("\"quant_method\": \"fbgemm_fp8\"", &f8, 1, "\"p.weight_scale\" is missing");
+    refuses_matrix("\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128]", &f8, 1,
+                   "\"p.weight_scale_inv\" is missing");
+}
+
 // What the config says is there beside the codes must be.
 static void test_parts_that_the_config_tells(void **state) {
     (void)state;
@@ -805,11 +1044,15 @@ int main(void) {
         cmocka_unit_test(test_transposed),
         cmocka_unit_test(test_affine_from_shapes),
         cmocka_unit_test(test_stacks),
+        cmocka_unit_test(test_stacks_of_others),
         cmocka_unit_test(test_bare_stacks),
+        cmocka_unit_test(test_turned_stacks),
         cmocka_unit_test(test_affine_is_what_mlx_means),
         cmocka_unit_test(test_published_layouts),
         cmocka_unit_test(test_unaligned_is_copied),
         cmocka_unit_test(test_scale_of_all),
+        cmocka_unit_test(test_scales_are_numbers),
+        cmocka_unit_test(test_what_is_missing),
         cmocka_unit_test(test_parts_that_the_config_tells),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

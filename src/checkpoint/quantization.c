@@ -75,7 +75,9 @@ static void read_group(struct config *c, struct quantization *q) {
 static void read_fp8(struct config *c, struct quantization *q) {
     q->scheme = SCHEME_F8;
     if (!text_is(c, "fmt", "e4m3", "float8_e4m3fn")) refuse(c, "fmt");
-    if (config_list(c, "weight_block_size")) read_block(c, "weight_block_size", q);
+    if (!config_list(c, "weight_block_size")) return; // then it is one of AutoFP8's
+    read_block(c, "weight_block_size", q);
+    q->inverse = true;
 }
 
 static void read_awq(struct config *c, struct quantization *q) {
@@ -96,6 +98,13 @@ static void read_gptq(struct config *c, struct quantization *q) {
     if (!text_is(c, "checkpoint_format", "gptq", "gptq_v2")) refuse(c, "checkpoint_format");
 }
 
+// AutoRound's codes, in AutoGPTQ's layout or AutoAWQ's.
+static void read_auto_round(struct config *c, struct quantization *q) {
+    static const char gptq[] = "auto_round:auto_gptq", awq[] = "auto_round:auto_awq";
+    if (!text_is(c, "packing_format", gptq, awq)) refuse(c, "packing_format");
+    (sv_is(config_text(c, "packing_format", gptq), awq) ? read_awq : read_gptq)(c, q);
+}
+
 static void read_bitnet(struct config *c, struct quantization *q) {
     *q = (struct quantization){.scheme = SCHEME_BITNET, .bits = 2, .group = 128};
     q->multiplies = sv_is(config_text(c, "linear_class", "bitlinear"), "autobitlinear");
@@ -110,6 +119,10 @@ static void read_modelopt(struct config *c, struct quantization *q) {
         *q = (struct quantization){.scheme = SCHEME_MODELOPT_NV, .bits = 4, .group = 16};
     else if (sv_is(algorithm, "FP8"))
         q->scheme = SCHEME_F8;
+    else if (sv_is(algorithm, "FP8_PER_CHANNEL_PER_TOKEN"))
+        *q = (struct quantization){.scheme = SCHEME_F8, .rows = 1};
+    else if (sv_is(algorithm, "FP8_PB_WO"))
+        *q = (struct quantization){.scheme = SCHEME_F8, .rows = 128, .columns = 128};
     else
         refuse(c, "quant_algo");
 }
@@ -188,6 +201,8 @@ static void read_method(struct config *c, struct quantization *q) {
         read_awq(c, q);
     else if (sv_is(method, "gptq"))
         read_gptq(c, q);
+    else if (sv_is(method, "auto-round"))
+        read_auto_round(c, q);
     else if (sv_is(method, "bitnet"))
         read_bitnet(c, q);
     else if (sv_is(method, "modelopt"))
@@ -196,6 +211,7 @@ static void read_method(struct config *c, struct quantization *q) {
         read_compressed(c, q);
     else
         refuse(c, "quant_method");
+    q->experts_apart = !q->experts_only;
     q->exceptions = c;
 }
 
@@ -204,6 +220,7 @@ struct quantization quantization_read(struct config *c) {
     struct quantization q = {0}, usual = {.bits = 4, .group = 64};
     struct config *mlx = config_child(c, "quantization");
     struct config *other = config_child(c, "quantization_config");
+    if (!other) other = config_child(c, "compression_config"); // its name in 2024
     if (!mlx && other && config_has(other, "quant_method")) {
         read_method(other, &q);
     } else if (mlx || other) {
@@ -218,7 +235,7 @@ struct quantization quantization_read(struct config *c) {
 // What follows "re:", a regular expression that begins where the name does: letters, \., . and .*
 // Others match nothing. Only the last .* need be tried again: what an earlier one could take more
 // of, the last one can.
-static bool expression_matches(struct sv name, struct sv re) {
+static bool plain_expression_matches(struct sv name, struct sv re) {
     bool whole = sv_ends(re, sv("$"));
     re = sv_cut(re, 0, re.n - whole);
     size_t i = 0, k = 0, star = SIZE_MAX, from = 0;
@@ -241,18 +258,41 @@ static bool expression_matches(struct sv name, struct sv re) {
     }
 }
 
-// A whole name, its first parts or its last.
+// The same with one choice of several, (a|b|c), somewhere in it.
+static bool expression_matches(struct sv name, struct sv re) {
+    ptrdiff_t open = sv_find(re, sv("("), 0), close = sv_find(re, sv(")"), 0);
+    if (open < 0 || close < open) return plain_expression_matches(name, re);
+    struct str one = {0};
+    bool found = false;
+    for (size_t from = (size_t)open + 1, end = (size_t)close; from <= end && !found;) {
+        ptrdiff_t bar = sv_find(sv_cut(re, 0, end), sv("|"), from);
+        size_t to = bar < 0 ? end : (size_t)bar;
+        str_clear(&one);
+        str_add(&one, sv_cut(re, 0, (size_t)open));
+        str_add(&one, sv_cut(re, from, to));
+        str_add(&one, sv_cut(re, end + 1, re.n));
+        found = plain_expression_matches(name, str_sv(&one));
+        from = to + 1;
+    }
+    str_free(&one);
+    return found;
+}
+
+// A whole name, its first parts or its last; or what is longer by a prefix that is not named here.
 static bool matches(struct sv name, struct sv pattern) {
     if (sv_starts(pattern, sv("re:")))
         return expression_matches(name, sv_cut(pattern, 3, pattern.n));
-    if (name.n <= pattern.n) return sv_eq(name, pattern);
+    if (name.n <= pattern.n)
+        return sv_ends(pattern, name) &&
+               (name.n == pattern.n || pattern.p[pattern.n - name.n - 1] == '.');
     return (sv_ends(name, pattern) && name.p[name.n - pattern.n - 1] == '.') ||
            (sv_starts(name, pattern) && name.p[pattern.n] == '.');
 }
 
 // Quantizers other than MLX's leave embeddings, heads and routers alone, and what the config lists.
 static bool left_alone(struct config *c, const char *name) {
-    static const char *const lists[] = {"modules_to_not_convert", "ignore", "exclude_modules"};
+    static const char *const lists[] = {"modules_to_not_convert", "ignore", "ignored_layers",
+                                        "exclude_modules"};
     struct sv s = sv(name);
     if (sv_find(s, sv("embed"), 0) >= 0 || sv_ends(s, sv("lm_head")) || sv_ends(s, sv(".gate")) ||
         sv_ends(s, sv(".router")))

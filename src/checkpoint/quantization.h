@@ -29,11 +29,13 @@ struct quantization {
     enum scheme scheme;        // of most matrices
     int64_t bits, group;       // group 0: a row is one
     int64_t rows, columns;     // of a block of SCHEME_F8; 0: all
+    bool inverse;              // SCHEME_F8: the scales are .weight_scale_inv
     bool symmetric;            // SCHEME_PACKED: no zero points
     bool reordered;            // columns do not come in the order of their groups
     bool plain_zeros;          // SCHEME_GPTQ: zeros are as they are (v2), not less one
     bool multiplies;           // SCHEME_BITNET: the scale is a factor, not a divisor
     bool experts_only;         // SCHEME_MXFP4: of gpt-oss
+    bool experts_apart;        // each expert has tensors of its own, where they could be stacked
     struct config *exceptions; // has what is said of single matrices; NULL: nothing
 };
 

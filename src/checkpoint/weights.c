@@ -90,8 +90,10 @@ static struct weights_item *use(struct weights *w, struct sv name) {
 struct weights_item *weights_need_item(struct weights *w, struct sv name, struct error *e) {
     struct weights_item *it = use(w, name);
     if (!it)
-        fail(e, "%s: tensor \"%.*s\" is missing", w->folder, (int)(name.n < 200 ? name.n : 200),
-             name.p);
+        fail(e,
+             "%s: tensor \"%.*s\" is missing (download the files again; if they are whole, "
+             "config.json is not theirs)",
+             w->folder, (int)(name.n < 200 ? name.n : 200), name.p);
     else if (it->t.unusable)
         fail(e, "%s: tensor \"%.200s\" %s, which this engine does not read", file_of(w, it),
              it->name, it->t.unusable);
@@ -206,8 +208,8 @@ static bool ignorable(struct sv name, const char *const *ignored) {
     static const char *const always[] = {
         "*rotary_emb.inv_freq", // recomputed
                                 // of quantized activations and caches, which here are not
-        "*.input_scale", "*.input_global_scale", "*.input_scale_ub", "*.k_scale", "*.v_scale",
-        NULL};
+        "*.input_scale", "*_input_scale", "*.input_global_scale", "*.input_scale_ub",
+        "*.output_scale", "*.k_scale", "*.v_scale", "*.kv_scale", NULL};
     for (const char *const *p = always; *p; p++)
         if (matches(name, *p)) return true;
     for (; ignored && *ignored; ignored++)
@@ -252,6 +254,7 @@ bool weights_populate(const struct weights *w,
             if (progress) progress(arg, done, total);
         }
     }
+    if (!w->dummy && !weights_check_scales(w, e)) return false;
     weights_convert(w);
     return true;
 }

@@ -70,15 +70,22 @@ bool weights_matrix_transposed(struct weights *w, const char *name, int64_t out,
                                bool want_bias, struct weight *result, struct error *e);
 // A copy of an F32 vector with 1 added to each element; it lives as long as w.
 struct tensor weights_plus_one(struct weights *w, struct tensor t);
-// n matrices [out, in] in one tensor NAME.weight [n, out, in], of any of those layouts, with a
-// NAME.bias [n, out]. each [n] views whole, which is all of them as one matrix.
+// n matrices [out, in] in one tensor NAME.weight [n, out, in], dense or in one of MLX's layouts
+// (other quantizers publish each expert apart), with a NAME.bias [n, out]. each [n] views whole,
+// which is all of them as one matrix.
 bool weights_stack(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
                    bool want_bias, struct weight *whole, struct weight *each, struct error *e);
 // The same in tensors that are no module's: NAME [n, out, in] (columns: [n, in, out]) in a float
-// type, or MXFP4 as NAME_blocks [n, out, in / 32, 16] and NAME_scales; and NAME_bias [n, out].
+// type, or MXFP4 as NAME_blocks [n, out, in / 32, 16] and NAME_scales; with columns also F8_E4M3
+// with NAME_scale of each output or one NAME_weight_scale, and NVFP4 as bytes [n, in / 2, out] with
+// NAME_weight_scale [n, in / 16, out] and NAME_weight_scale_2, which are turned when the weights
+// are populated; and NAME_bias [n, out].
 bool weights_bare_stack(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
                         bool columns, bool want_bias, struct weight *whole, struct weight *each,
                         struct error *e);
+
+// Whether w makes experts up, and its config's quantizer publishes each in tensors of its own.
+bool weights_experts_apart(const struct weights *w);
 
 // Tensors whose names begin so are no part of the model.
 void weights_ignore(struct weights *w, const char *prefix);
@@ -90,12 +97,13 @@ void weights_ignore(struct weights *w, const char *prefix);
 bool weights_check_unused(const struct weights *w, const char *const *ignored, struct error *e);
 
 // Reads the mapped files into memory (or fills a dummy), so that the first token does not wait for
-// the disk. progress is called with the bytes done and in all, and may be NULL.
+// the disk, and refuses scales of quantized matrices that are no finite numbers. progress is called
+// with the bytes done and in all, and may be NULL.
 bool weights_populate(const struct weights *w,
                       void (*progress)(void *arg, size_t done, size_t total), void *arg,
                       struct error *e);
 
-// What weights_populate ends with: for who leaves the reading of files to later.
+// What weights_populate ends with: for who leaves the reading of files (and of scales) to later.
 void weights_convert(const struct weights *w);
 
 size_t weights_bytes(const struct weights *w); // of all tensors, as they are computed with

@@ -1,5 +1,6 @@
-// Matrices whose codes no kernel reads as they are published become affine ones, in memory of their
-// own: blocks of outputs, spread over threads, when the weights are populated.
+// Matrices whose codes no kernel reads as they are published become affine ones, and stacks that
+// are published as [in, out] are turned, in memory of their own: blocks of outputs, spread over
+// threads, when the weights are populated.
 #include <sys/mman.h>
 
 #include "base/mem.h"
@@ -99,18 +100,58 @@ static void convert_block(void *arg, int task, int thread) {
     for (int64_t o = from; o < from + n; o++) convert_scales(v, o);
 }
 
+// --- turned stacks -----------------------------------------------------------------------------
+
+bool weights_turn(struct weights *w, struct weights_item *it, enum dtype type, struct tensor *out,
+                  struct error *e) {
+    const int64_t *n = it->t.t.n;
+    *out = tensor_2d(type, n[0] * n[2], n[1], weights_room(w, it->t.bytes, it->name, e));
+    if (e->set) return false;
+    w->turn = mem_grow(w->turn, &w->turn_cap, w->turns + 1, sizeof *w->turn);
+    w->turn[w->turns++] = (struct turn){it->t.t.data, out->data, n[0], n[1], n[2]};
+    w->converted_bytes += it->t.bytes;
+    it->converted = true;
+    return true;
+}
+
+static int blocks_in(const struct turn *t) { return (int)((t->columns + BLOCK - 1) / BLOCK); }
+
+// A block of columns of one matrix: as many lines of a cache are written to at a time.
+static void turn_block(void *arg, int task, int thread) {
+    (void)thread;
+    const struct turn *t = arg;
+    int64_t matrix = task / blocks_in(t), from = (int64_t)(task % blocks_in(t)) * BLOCK;
+    int64_t to = from + BLOCK < t->columns ? from + BLOCK : t->columns;
+    const uint8_t *in = t->from + matrix * t->rows * t->columns;
+    uint8_t *out = t->to + matrix * t->rows * t->columns;
+    for (int64_t r = 0; r < t->rows; r++)
+        for (int64_t c = from; c < to; c++) out[c * t->rows + r] = in[r * t->columns + c];
+}
+
+// --- all of them -------------------------------------------------------------------------------
+
+static void run(struct pool *pool, int tasks, void (*fn)(void *arg, int task, int thread),
+                void *arg) {
+    if (pool)
+        pool_run(pool, tasks, fn, arg);
+    else
+        for (int k = 0; k < tasks; k++) fn(arg, k, 0);
+}
+
 void weights_convert(const struct weights *w) {
-    if (!w->conversions) return;
+    if (!w->conversions && !w->turns) return;
     struct error none = {0};
     struct pool *pool = pool_open(&(struct pool_options){0}, &none);
     for (size_t i = 0; i < w->conversions; i++) {
         struct conversion *v = &w->conversion[i];
         if (v->codes.data != v->to.data.data) // no file's pages
             madvise(v->to.data.data, tensor_bytes(v->to.data), MADV_HUGEPAGE);
-        if (pool)
-            pool_run(pool, blocks_of(v), convert_block, v);
-        else
-            for (int k = 0; k < blocks_of(v); k++) convert_block(v, k, 0);
+        run(pool, blocks_of(v), convert_block, v);
+    }
+    for (size_t i = 0; i < w->turns; i++) {
+        struct turn *t = &w->turn[i];
+        madvise(t->to, (size_t)(t->n * t->rows * t->columns), MADV_HUGEPAGE);
+        run(pool, (int)t->n * blocks_in(t), turn_block, t);
     }
     pool_close(pool);
 }

@@ -57,6 +57,10 @@ struct weights *weights_open_dummy(struct config *c, struct error *e) {
     return NULL;
 }
 
+bool weights_experts_apart(const struct weights *w) {
+    return w->dummy && w->quantization.experts_apart;
+}
+
 void dummy_close(struct weights *w) {
     for (int t = 0; t < DT_COUNT; t++) free(w->dummy->pattern[t]);
     free(w->dummy->fill);
@@ -171,7 +175,7 @@ static bool add_f8(const struct made *m) {
     const struct quantization *q = &m->q;
     int64_t rows = q->rows ? (m->out + q->rows - 1) / q->rows : 1;
     int64_t columns = q->columns ? (m->in + q->columns - 1) / q->columns : 1;
-    const char *suffix = q->columns ? ".weight_scale_inv" : ".weight_scale";
+    const char *suffix = q->inverse ? ".weight_scale_inv" : ".weight_scale";
     struct fill scale = {.value = SPREAD / 111};
     return add_shaped(m, ".weight", DT_F8_E4M3, m->out, m->in, random_fill) &&
            (q->rows || q->columns ? add_shaped(m, suffix, DT_F32, rows, columns, scale)

@@ -15,6 +15,7 @@ struct weights_item {
     bool ignored;   // weights_ignore
     int64_t codes;  // of a quantized matrix once it was asked for: its elements
     bool describes; // it says how to read the codes beside it
+    enum dtype as;  // what its elements are then, where its own type is that of bytes
     bool converted; // its codes are read once, and live elsewhere
 };
 
@@ -43,6 +44,13 @@ struct conversion {
     struct weight to; // whose memory is ready
 };
 
+// Bytes [n, rows, columns] that kernels read as [n, columns, rows].
+struct turn {
+    const uint8_t *from;
+    uint8_t *to;
+    int64_t n, rows, columns;
+};
+
 struct weights_room {
     void *p;
     size_t bytes;
@@ -61,6 +69,8 @@ struct weights {
     size_t rooms, room_cap;
     struct conversion *conversion;
     size_t conversions, conversion_cap, converted_bytes;
+    struct turn *turn;
+    size_t turns, turn_cap;
     struct quantization quantization;
     struct dummy *dummy; // NULL: the tensors are those of files
 };
@@ -86,6 +96,13 @@ void *weights_keep(struct weights *w, size_t size);
 void *weights_room(struct weights *w, size_t bytes, const char *what, struct error *e);
 
 void weights_convert_later(struct weights *w, const struct conversion *c);
+// A tensor of bytes [n, rows, columns] as a matrix [n * columns, rows] of `type`, which is of bytes
+// too: in memory that is written when the weights are populated.
+bool weights_turn(struct weights *w, struct weights_item *it, enum dtype type, struct tensor *out,
+                  struct error *e);
+
+// Scales that are no finite numbers, or so large that they make such weights, are an error.
+bool weights_check_scales(const struct weights *w, struct error *e);
 
 // What is asked of a dummy is made, unless it was before.
 bool dummy_vector(struct weights *w, const char *name, int64_t n, struct error *e);

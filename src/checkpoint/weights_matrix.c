@@ -20,17 +20,20 @@ static struct weights_item *part(struct weights *w, const char *name, const char
     return it;
 }
 
+static bool has(struct weights *w, const char *name, const char *suffix) {
+    return part(w, name, suffix, NULL);
+}
+
 // The same of a tensor that says how to read the codes beside it, which is no parameter itself.
 static struct weights_item *beside(struct weights *w, const char *name, const char *suffix,
                                    struct error *e) {
     struct weights_item *it = part(w, name, suffix, e);
-    if (it) it->describes = true;
+    if (it) it->describes = true, it->as = it->t.t.type;
     return it;
 }
 
 bool weights_has_matrix(struct weights *w, const char *name) {
-    return part(w, name, ".weight", NULL) || part(w, name, ".weight_packed", NULL) ||
-           part(w, name, ".qweight", NULL);
+    return has(w, name, ".weight") || has(w, name, ".weight_packed") || has(w, name, ".qweight");
 }
 
 // What is asked for: a matrix [out, in], or n > 0 of them, one after the other.
@@ -105,7 +108,7 @@ static bool affine_shape(const struct weights *w, const struct weights_item *dat
 }
 
 static bool affine(struct weights *w, const struct ask *a, struct weights_item *data,
-                   const struct weights_item *scales, struct weight *r, struct error *e) {
+                   struct weights_item *scales, struct weight *r, struct error *e) {
     if (!affine_shape(w, data, scales, a, r, e)) return false;
     struct weights_item *biases = beside(w, a->name, ".biases", e);
     if (!biases) return false;
@@ -114,6 +117,15 @@ static bool affine(struct weights *w, const struct ask *a, struct weights_item *
     rows_of(a, biases->t.t, &r->biases);
     r->layout = WEIGHT_AFFINE;
     return true;
+}
+
+static bool bad_number(const struct weights *w, const struct weights_item *it, float number,
+                       const char *wanted, struct error *e) {
+    char text[160];
+    snprintf(text, sizeof text,
+             "its number, %g, must be %s, and what it scales finite (download the file again)",
+             (double)number, wanted);
+    return weights_mismatch(e, w, it, text);
 }
 
 // A number that is read at once, NAME + suffix: the factor that it is, or whose inverse it is, of
@@ -127,7 +139,7 @@ static bool factor_of(struct weights *w, const char *name, const char *suffix, b
     float number = load_float(it->t.t.data, it->t.t.type, 0);
     *out = inverse ? 1 / number : number;
     if (number > 0 && *out > 0 && isfinite(*out * most)) return true;
-    return weights_mismatch(e, w, it, "its number must be above 0, and what it scales finite");
+    return bad_number(w, it, number, "above 0", e);
 }
 
 // A scale for all codes, of at most `most`. That of zeros may be 0.
@@ -135,16 +147,21 @@ static bool check_scale(struct weights *w, const struct weights_item *it, float 
                         struct error *e) {
     float scale = load_float(it->t.t.data, it->t.t.type, 0);
     if (w->dummy || (scale >= 0 && isfinite(scale * most))) return true;
-    return weights_mismatch(e, w, it, "its number must be 0 or above, and what it scales finite");
+    return bad_number(w, it, scale, "0 or above", e);
 }
 
 enum { F8_MOST = 448, NVFP4_MOST = 6 * F8_MOST }; // of an E4M3; of an E2M1 times one
 
 static bool byte_type(enum dtype t) { return t == DT_U8 || t == DT_F8_E8M0; }
 
+// Bytes that are such floats, whatever their tensor says that they are.
+static void scales_are(struct weights_item *scales, enum dtype as, struct weight *r) {
+    r->scales.type = scales->as = as;
+}
+
 // Groups of 32 elements as MXFP4 or MXFP8 (bytes of E8M0), of 16 as NVFP4 (bytes of E4M3).
 static bool mlx_floats(struct weights *w, const struct ask *a, struct weights_item *data,
-                       const struct weights_item *scales, struct weight *r, struct error *e) {
+                       struct weights_item *scales, struct weight *r, struct error *e) {
     if (data->t.t.type != DT_U32 || !rows_of(a, data->t.t, &r->data))
         return not_asked(w, data, a, e);
     if (!rows_of(a, scales->t.t, &r->scales)) return not_asked(w, scales, a, e);
@@ -153,7 +170,7 @@ static bool mlx_floats(struct weights *w, const struct ask *a, struct weights_it
     r->bits = !small && r->data.n[1] * 4 == a->in ? 8 : 4;
     if (r->scales.n[1] * r->group != a->in) return not_asked(w, scales, a, e);
     if (r->data.n[1] * 32 != a->in * r->bits) return not_asked(w, data, a, e);
-    r->scales.type = small ? DT_F8_E4M3 : DT_F8_E8M0;
+    scales_are(scales, small ? DT_F8_E4M3 : DT_F8_E8M0, r);
     r->layout = small ? WEIGHT_NVFP4 : WEIGHT_MXFP4;
     r->factor = 1;
     if (r->bits == 8) {
@@ -161,7 +178,7 @@ static bool mlx_floats(struct weights *w, const struct ask *a, struct weights_it
         r->block_rows = 1;
         r->data = tensor_2d(DT_F8_E4M3, r->out, r->in, r->data.data);
     }
-    if (!small || !part(w, a->name, ".global_scale", NULL)) return true;
+    if (!small || !has(w, a->name, ".global_scale")) return true;
     float greatest = 0; // of the elements
     if (!factor_of(w, a->name, ".global_scale", false, 1, &greatest, e)) return false;
     r->factor = greatest / NVFP4_MOST;
@@ -174,14 +191,16 @@ static int64_t blocks_of(int64_t n, int64_t each) { return (n + each - 1) / each
 // says otherwise.
 static bool f8(struct weights *w, const struct ask *a, struct weights_item *data, struct weight *r,
                struct error *e) {
-    bool plain = part(w, a->name, ".weight_scale", NULL);
+    const struct quantization *q = &w->quantization;
+    bool inverse = q->scheme != SCHEME_F8 || q->inverse; // which one would be missing
+    bool plain = has(w, a->name, ".weight_scale");
+    plain = plain || !(inverse || has(w, a->name, ".weight_scale_inv"));
     struct weights_item *scales =
         beside(w, a->name, plain ? ".weight_scale" : ".weight_scale_inv", e);
     if (!scales) return false;
     if (a->n || a->columns || !rows_of(a, data->t.t, &r->data) || r->data.n[1] != a->in)
         return not_asked(w, data, a, e);
     struct tensor s = scales->t.t;
-    const struct quantization *q = &w->quantization;
     bool blocks = q->rows > 0 && q->columns > 0;
     int64_t rows = blocks ? q->rows : 128, columns = blocks ? q->columns : 128;
     if (tensor_count(s) == 1)
@@ -213,10 +232,10 @@ static bool add_bias(struct weights *w, const struct ask *a, const char *suffix,
     return true;
 }
 
-// Codes of 4 bits, the first in the low half of its byte, as MXFP4 or NVFP4: of ModelOpt with a
-// factor weight_scale_2, of compressed-tensors with a divisor weight_global_scale.
+// Codes of 4 bits, the first in the low half of its byte, as MXFP4 or NVFP4: of ModelOpt (.weight)
+// with a factor, of compressed-tensors (.weight_packed) with a divisor.
 static bool packed_floats(struct weights *w, const struct ask *a, struct weights_item *data,
-                          struct weight *r, struct error *e) {
+                          bool divides, struct weight *r, struct error *e) {
     struct weights_item *scales = beside(w, a->name, ".weight_scale", e);
     if (!scales) return false;
     bool nv = scales->t.t.type == DT_F8_E4M3;
@@ -230,13 +249,9 @@ static bool packed_floats(struct weights *w, const struct ask *a, struct weights
     r->layout = nv ? WEIGHT_NVFP4 : WEIGHT_MXFP4;
     r->data = tensor_2d(DT_U32, r->out, r->in / 8, data->t.t.data);
     r->scales = scales->t.t;
-    if (!nv) {
-        r->scales.type = DT_F8_E8M0;
-        return true;
-    }
-    bool divides = part(w, a->name, ".weight_global_scale", NULL);
-    return factor_of(w, a->name, divides ? ".weight_global_scale" : ".weight_scale_2", divides,
-                     NVFP4_MOST, &r->factor, e);
+    if (!nv) scales_are(scales, DT_F8_E8M0, r);
+    return !nv || factor_of(w, a->name, divides ? ".weight_global_scale" : ".weight_scale_2",
+                            divides, NVFP4_MOST, &r->factor, e);
 }
 
 // --- what is converted ---------------------------------------------------------------------------
@@ -251,7 +266,7 @@ static bool groups_fit(int64_t in, int64_t groups) {
 // order: then the columns are sorted by it.
 static bool read_order(struct weights *w, const struct ask *a, const char *suffix,
                        struct conversion *v, struct error *e) {
-    if (!part(w, a->name, suffix, NULL) && !w->quantization.reordered) return true;
+    if (!has(w, a->name, suffix) && !w->quantization.reordered) return true;
     struct weights_item *it = beside(w, a->name, suffix, e);
     if (!it) return false;
     struct tensor t = it->t.t;
@@ -268,8 +283,12 @@ static bool read_order(struct weights *w, const struct ask *a, const char *suffi
         sorted = sorted && at == i;
     }
     free(next);
-    if (!fits)
-        return weights_mismatch(e, w, it, "each group must have as many columns as the others");
+    if (!fits) {
+        char wanted[96];
+        snprintf(wanted, sizeof wanted, "must name each of %lld groups of columns %lld times",
+                 (long long)groups, (long long)v->group);
+        return weights_mismatch(e, w, it, wanted);
+    }
     if (!sorted) v->to.order = order;
     return true;
 }
@@ -329,7 +348,7 @@ static bool words_down(struct weights *w, const struct ask *a, struct weight *r,
 
 // NAME.weight_shape, where it is there: the matrix's dimensions, which padded codes do not show.
 static bool check_shape(struct weights *w, const struct ask *a, struct error *e) {
-    if (!part(w, a->name, ".weight_shape", NULL)) return true;
+    if (!has(w, a->name, ".weight_shape")) return true;
     struct weights_item *it = beside(w, a->name, ".weight_shape", e);
     if (!it) return false;
     const struct tensor *t = &it->t.t;
@@ -364,7 +383,7 @@ static bool packed_ints(struct weights *w, const struct ask *a, struct weights_i
     v.zero = 1 << (bits - 1);
     const struct quantization *q = &w->quantization;
     bool lopsided = q->scheme == SCHEME_PACKED && !q->symmetric;
-    if (lopsided || part(w, a->name, ".weight_zero_point", NULL)) {
+    if (lopsided || has(w, a->name, ".weight_zero_point")) {
         struct weights_item *zeros = beside(w, a->name, ".weight_zero_point", e);
         if (!zeros) return false;
         if (zeros->t.t.type != DT_I32 || !is_matrix(zeros, (a->out * bits + 31) / 32, groups))
@@ -416,20 +435,31 @@ static bool ternary(struct weights *w, const struct ask *a, struct weights_item 
 static bool by_type(struct weights *w, const struct ask *a, struct weights_item *data,
                     struct weight *r, struct error *e) {
     enum dtype type = data->t.t.type;
-    bool scaled = part(w, a->name, ".weight_scale", NULL);
     if (type == DT_F8_E4M3) return f8(w, a, data, r, e);
-    if (part(w, a->name, ".scales", NULL) || type == DT_U32) {
+    if (type == DT_U32 || has(w, a->name, ".scales")) {
         struct weights_item *scales = beside(w, a->name, ".scales", e);
         if (!scales) return false;
         bool floats = byte_type(scales->t.t.type);
         return (floats ? mlx_floats : affine)(w, a, data, scales, r, e);
     }
-    if (type == DT_I8 && scaled) return signed_bytes(w, a, data, r, e);
-    if (type == DT_U8 && scaled) {
-        const struct weights_item *scales = part(w, a->name, ".weight_scale", NULL);
-        return (tensor_count(scales->t.t) == 1 ? ternary : packed_floats)(w, a, data, r, e);
-    }
+    const struct weights_item *scales = part(w, a->name, ".weight_scale", NULL);
+    if (type == DT_I8 && scales) return signed_bytes(w, a, data, r, e);
+    if (type == DT_U8 && scales)
+        return tensor_count(scales->t.t) == 1 ? ternary(w, a, data, r, e)
+                                              : packed_floats(w, a, data, false, r, e);
     return dense(w, data, a, r, e);
+}
+
+// What NAME's codes are called, or would be where they are missing: by what is beside them.
+static const char *codes_of(struct weights *w, const char *name) {
+    static const char *const all[] = {".weight", ".qweight", ".weight_packed"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (has(w, name, all[i])) return all[i];
+    if (has(w, name, ".qzeros") || has(w, name, ".g_idx")) return ".qweight";
+    if (has(w, name, ".weight_global_scale") || has(w, name, ".weight_shape") ||
+        has(w, name, ".weight_zero_point"))
+        return ".weight_packed";
+    return ".weight";
 }
 
 // GPTQ's writers add a bias of zeros where the model has none.
@@ -447,15 +477,14 @@ static void forget_zero_bias(struct weights *w, const struct ask *a) {
 static bool all_rows(struct weights *w, const struct ask *a, struct weight *r, struct error *e) {
     if (w->dummy && !dummy_matrix(w, a->name, a->n, a->out, a->in, a->bias, e)) return false;
     *r = (struct weight){.out = (a->n ? a->n : 1) * a->out, .in = a->in};
-    struct weights_item *data = part(w, a->name, ".weight", NULL);
-    bool down = !data && part(w, a->name, ".qweight", NULL);
-    bool packed = !data && !down && part(w, a->name, ".weight_packed", NULL);
-    data = part(w, a->name, down ? ".qweight" : packed ? ".weight_packed" : ".weight", e);
+    const char *codes = codes_of(w, a->name);
+    struct weights_item *data = part(w, a->name, codes, e);
     if (!data) return false;
+    bool down = !strcmp(codes, ".qweight"), packed = !strcmp(codes, ".weight_packed");
     bool ok = down                       ? words_down(w, a, r, e)
               : !packed                  ? by_type(w, a, data, r, e)
               : data->t.t.type == DT_I32 ? packed_ints(w, a, data, r, e)
-                                         : packed_floats(w, a, data, r, e);
+                                         : packed_floats(w, a, data, true, r, e);
     if (!ok) return false;
     if (down) forget_zero_bias(w, a);
     if (r->layout != WEIGHT_DENSE) data->codes = r->out * r->in;
@@ -495,10 +524,12 @@ bool weights_stack(struct weights *w, const char *name, int64_t n, int64_t out, 
     return true;
 }
 
+// --- stacks that are no module's -----------------------------------------------------------------
+
 // NAME_blocks [n, out, in / 32, 16], bytes of two codes each; NAME_scales [n, out, in / 32]
-static bool blocks(struct weights *w, const struct ask *a, struct weight *r, struct error *e) {
-    struct weights_item *data = part(w, a->name, "_blocks", e);
-    struct weights_item *scales = data ? beside(w, a->name, "_scales", e) : NULL;
+static bool blocks(struct weights *w, const struct ask *a, struct weights_item *data,
+                   struct weight *r, struct error *e) {
+    struct weights_item *scales = beside(w, a->name, "_scales", e);
     if (!scales) return false;
     struct tensor b = data->t.t;
     if (b.type != DT_U8 || b.dims != 4 || b.n[0] != a->n || b.n[1] != a->out ||
@@ -512,27 +543,83 @@ static bool blocks(struct weights *w, const struct ask *a, struct weight *r, str
     r->bits = 4;
     r->group = 32;
     r->data = tensor_2d(DT_U32, r->out, a->in / 8, data->t.t.data);
-    r->scales.type = DT_F8_E8M0;
-    data->codes = r->out * r->in;
+    scales_are(scales, DT_F8_E8M0, r);
     return true;
+}
+
+// The tensor is [n, rows, out].
+static bool is_down(const struct weights_item *it, const struct ask *a, int64_t rows) {
+    struct tensor t = it->t.t;
+    return t.dims == 3 && t.n[0] == a->n && t.n[1] == rows && t.n[2] == a->out;
+}
+
+// Llama 4's FP8, [n, in, out]: of ModelOpt with one NAME_weight_scale, of Meta with a NAME_scale
+// for each output, [n, 1, out] or [n, out, 1].
+static bool f8_down(struct weights *w, const struct ask *a, struct weights_item *data,
+                    struct weight *r, struct error *e) {
+    bool rows = has(w, a->name, "_scale");
+    rows = rows || (w->quantization.rows == 1 && !has(w, a->name, "_weight_scale"));
+    struct weights_item *scales = beside(w, a->name, rows ? "_scale" : "_weight_scale", e);
+    if (!scales) return false;
+    if (!is_down(data, a, a->in)) return not_asked(w, data, a, e);
+    struct tensor s = scales->t.t;
+    bool fits = rows ? s.dims == 3 && s.n[0] == a->n && (s.n[1] == 1 || s.n[2] == 1) &&
+                           s.n[1] * s.n[2] == a->out
+                     : tensor_count(s) == 1;
+    if (!fits || !weights_float(s.type)) return not_asked(w, scales, a, e);
+    if (!rows && !check_scale(w, scales, F8_MOST, e)) return false;
+    r->layout = WEIGHT_F8;
+    r->block_rows = rows ? 1 : r->out;
+    r->group = (int)a->in;
+    r->scales = tensor_2d(s.type, rows ? r->out : 1, 1, s.data);
+    return weights_turn(w, data, DT_F8_E4M3, &r->data, e);
+}
+
+// Llama 4's NVFP4, of ModelOpt: bytes of two codes [n, in / 2, out], NAME_weight_scale
+// [n, in / 16, out] and one NAME_weight_scale_2.
+static bool nvfp4_down(struct weights *w, const struct ask *a, struct weights_item *data,
+                       struct weight *r, struct error *e) {
+    struct weights_item *scales = beside(w, a->name, "_weight_scale", e);
+    if (!scales) return false;
+    if (a->in % 16 || !is_down(data, a, a->in / 2)) return not_asked(w, data, a, e);
+    if (scales->t.t.type != DT_F8_E4M3 || !is_down(scales, a, a->in / 16))
+        return not_asked(w, scales, a, e);
+    r->layout = WEIGHT_NVFP4;
+    r->bits = 4;
+    r->group = 16;
+    if (!weights_turn(w, data, DT_U8, &r->data, e) ||
+        !weights_turn(w, scales, DT_F8_E4M3, &r->scales, e))
+        return false;
+    r->data = tensor_2d(DT_U32, r->out, a->in / 8, r->data.data);
+    return factor_of(w, a->name, "_weight_scale_2", false, NVFP4_MOST, &r->factor, e);
+}
+
+// By its tensors; in *data that of the codes.
+static bool bare(struct weights *w, const struct ask *a, struct weights_item **data,
+                 struct weight *r, struct error *e) {
+    bool in_blocks = has(w, a->name, "_blocks");
+    struct weights_item *it = *data = part(w, a->name, in_blocks ? "_blocks" : "", e);
+    if (!it) return false;
+    if (in_blocks) return blocks(w, a, it, r, e);
+    if (a->columns && it->t.t.type == DT_F8_E4M3) return f8_down(w, a, it, r, e);
+    if (a->columns && it->t.t.type == DT_U8) return nvfp4_down(w, a, it, r, e);
+    return dense(w, it, a, r, e);
 }
 
 bool weights_bare_stack(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
                         bool columns, bool want_bias, struct weight *whole, struct weight *each,
                         struct error *e) {
     struct ask a = {name, n, out, in, want_bias, columns};
+    struct weights_item *data;
     *whole = (struct weight){.out = n * out, .in = in};
     if (w->dummy && !dummy_stack(w, name, n, columns ? in : out, columns ? out : in, e))
         return false;
-    bool coded = part(w, name, "_blocks", NULL);
-    if (coded && !blocks(w, &a, whole, e)) return false;
-    if (!coded) {
-        struct weights_item *data = part(w, name, "", e);
-        if (!data || !dense(w, data, &a, whole, e)) return false;
-    }
+    if (!bare(w, &a, &data, whole, e)) return false;
+    bool plain = whole->layout == WEIGHT_DENSE, turned = plain && columns;
+    if (!plain) data->codes = whole->out * whole->in;
     for (int64_t i = 0; i < n; i++) {
-        each[i] = one_of_stack(whole, i, !coded && columns ? in : out);
-        if (!coded && columns) each[i] = weight_transposed(&each[i]);
+        each[i] = one_of_stack(whole, i, turned ? in : out);
+        if (turned) each[i] = weight_transposed(&each[i]);
     }
     if (!want_bias) return true;
     if (!add_bias(w, &a, "_bias", whole, e)) return false;

@@ -212,6 +212,7 @@ void weights_close(struct weights *w) {
     for (size_t i = 0; i < w->rooms; i++) munmap(w->room[i].p, w->room[i].bytes);
     free(w->room);
     free(w->conversion);
+    free(w->turn);
     free(w->item);
     free(w->file);
     free(w->copy);

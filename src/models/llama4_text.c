@@ -1,7 +1,7 @@
-// Llama 4, the text model: layers that rotate neighbouring pairs, norm each head's query and key
-// after that and see their own chunk of tokens, between layers without positions that see
-// everything and whose scores grow with the position. Experts, whose input is what the router
-// weighs, and a shared one beside them, in some layers.
+// Llama 4, the text model, alone or in the one that also sees: layers that rotate neighbouring
+// pairs, norm each head's query and key after that and see their own chunk of tokens, between
+// layers without positions that see everything and whose scores grow with the position. Experts,
+// whose input is what the router weighs, and a shared one beside them, in some layers.
 #include "models/family.h"
 
 static const struct decoder_names names = {
@@ -14,6 +14,10 @@ static const struct decoder_names names = {
             .up = "feed_forward.up_proj",
             .down = "feed_forward.down_proj"},
     .moe = {.router = "feed_forward.router",
+            .each = "feed_forward.experts.", // of llm-compressor
+            .gate = "gate_proj",
+            .up = "up_proj",
+            .down = "down_proj",
             .stack = {"feed_forward.experts.gate_proj", "feed_forward.experts.up_proj",
                       "feed_forward.experts.down_proj"},
             .gate_up = "feed_forward.experts.gate_up_proj",
@@ -22,6 +26,8 @@ static const struct decoder_names names = {
             .shared = {.gate = "feed_forward.shared_expert.gate_proj",
                        .up = "feed_forward.shared_expert.up_proj",
                        .down = "feed_forward.shared_expert.down_proj"}},
+    // what turns images into embeddings
+    .ignored = (const char *const[]){"vision_model.*", "multi_modal_projector.*", NULL},
 };
 
 // no_rope_layers holds a 1 for a layer that does rotate. An empty one means all but every fourth.
@@ -90,7 +96,7 @@ static void read_feed_forward(struct config *c, struct decoder_spec *s) {
     }
 }
 
-static void spec(struct config *c, struct decoder_spec *s) {
+static void read_text(struct config *c, struct decoder_spec *s) {
     read_stack(c, s, 128);
     read_norm(c, s, NORM_RMS, "rms_norm_eps", 1e-5);
     read_biases(c, s);
@@ -102,11 +108,17 @@ static void spec(struct config *c, struct decoder_spec *s) {
     read_feed_forward(c, s);
 }
 
+static void spec(struct config *c, struct decoder_spec *s) {
+    struct config *text = config_child(c, "text_config");
+    read_text(text ? text : c, s);
+}
+
 const struct family family_llama4_text = {
     .id = "llama4_text",
     .name = "Llama 4 text",
-    .model_types = (const char *const[]){"llama4_text", NULL},
+    .model_types = (const char *const[]){"llama4", "llama4_text", NULL},
     .kind = KIND_GENERATOR,
     .spec = spec,
     .layouts = (const struct decoder_names *const[]){&names, NULL},
+    .moves = (const struct name_move[]){{"language_model.", ""}, {NULL, NULL}},
 };

@@ -32,6 +32,11 @@ static void bind_latents(struct mla *m, const struct mla_names *names, struct bi
     int64_t each = s->plain_width + s->v_width;
     m->columns = true;
     bind_matrix(b, names->kv_b, s->heads * each, s->latent, false, &m->whole[0]);
+    if (!b->err->set && m->whole[0].order.dims)
+        fail(b->err,
+             "\"%s%s\": its columns are sorted by group (desc_act), and those of this one "
+             "must not be (use a version without)",
+             b->prefix, names->kv_b);
     for (int64_t h = 0; h < s->heads && !b->err->set; h++) {
         m->in[h] = weight_rows(&m->whole[0], h * each, s->plain_width, 1);
         m->out[h] = weight_rows(&m->whole[0], h * each + s->plain_width, s->v_width, 1);

@@ -68,6 +68,7 @@ static bool is_fused(const struct moe_names *names, const struct binder *b) {
 
 static bool is_each(const struct moe_names *names, const struct binder *b) {
     char name[NAME];
+    if (names->each && weights_experts_apart(b->weights)) return true;
     for (int k = 0; k < MOE_MATRICES && names->each; k++) {
         expert_name(name, names, 0, k);
         if (bind_has(b, name)) return true;

@@ -477,24 +477,51 @@ static void test_samplers(void **state) {
     json_object_put(o);
 }
 
+// Two bytes of the tensor, the first ones, in dir's model.safetensors become these.
+static void damage(const char *dir, const char *tensor, const char *bytes) {
+    struct error e = {0};
+    struct st_file f;
+    struct str data = {0};
+    char *weights = path_join(dir, "model.safetensors");
+    assert_true(st_open(&f, weights, &e));
+    size_t at = (size_t)((unsigned char *)st_find(&f, sv(tensor))->t.data - f.map.p);
+    st_close(&f);
+    assert_true(file_read(weights, 1 << 20, &data, &e));
+    memcpy(data.p + at, bytes, 2);
+    assert_true(file_write(weights, str_sv(&data), &e));
+    str_free(&data);
+    free(weights);
+}
+
 static void test_warnings(void **state) {
     (void)state;
-    struct error e = {0};
     char dir[] = "/tmp/mlxcel-cli-XXXXXX";
     assert_non_null(mkdtemp(dir));
     model_copy(dir, NULL);
-    char *weights = path_join(dir, "model.safetensors");
-    struct st_file f;
-    struct str data = {0};
-    assert_true(st_open(&f, weights, &e));
-    size_t at = (size_t)((unsigned char *)st_find(&f, sv("model.norm.weight"))->t.data - f.map.p);
-    st_close(&f);
-    assert_true(file_read(weights, 1 << 20, &data, &e));
-    memcpy(data.p + at, "\x00\x7e", 2); // an F16 NaN
-    assert_true(file_write(weights, str_sv(&data), &e));
-    expect_warning("logits are NaN", ARGS("generate", "-m", dir, "-p", "Hi", "-n", "3"));
+    damage(dir, "model.norm.weight", "\x00\x7e"); // an F16 NaN
+    expect_warning("NaN: its weights are damaged",
+                   ARGS("generate", "-m", dir, "-p", "Hi", "-n", "3"));
     expect_warning("made for 65536", ARGS("generate", "-m", MODEL, "-p", "Hi", "-c", "70000"));
-    free(weights);
+    folder_remove(dir);
+}
+
+// Which scale it was is told too.
+static void test_damaged_scales(void **state) {
+    (void)state;
+    static const char *const files[] = {"config.json", "model.safetensors"};
+    struct error e = {0};
+    struct str data = {0};
+    char dir[] = "/tmp/mlxcel-cli-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    for (int i = 0; i < 2; i++) {
+        char *from = path_join(FIXTURES "/llama/base-q4", files[i]), *to = path_join(dir, files[i]);
+        assert_true(file_read(from, 1 << 20, &data, &e) && file_write(to, str_sv(&data), &e));
+        free(from);
+        free(to);
+    }
+    const char *name = "model.layers.1.mlp.down_proj.scales";
+    damage(dir, name, "\xc0\x7f"); // a BF16 NaN
+    expect_warning(name, ARGS("logits", "-m", dir, "--ids", "1,2", "--greedy", "2"));
     str_free(&data);
     folder_remove(dir);
 }
@@ -635,6 +662,7 @@ int main(void) {
         cmocka_unit_test(test_broken_model),
         cmocka_unit_test(test_samplers),
         cmocka_unit_test(test_warnings),
+        cmocka_unit_test(test_damaged_scales),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_inspect),
         cmocka_unit_test(test_tokens),

@@ -419,7 +419,7 @@ def quantize(weights, case):
         parts, plain[k] = method(w)
         head = k if stack else k[:-len(".weight")]
         stored.update({head + suffix: t for suffix, t in parts.items() if suffix != ".bias" or head + suffix not in weights})
-    return stored, {k: np.ascontiguousarray(v, np.float32) for k, v in plain.items()}
+    return stored, plain
 
 
 def logits_case(dir, case, stored, plain, seed, n, steps, gains):
@@ -427,7 +427,7 @@ def logits_case(dir, case, stored, plain, seed, n, steps, gains):
     from safetensors.numpy import save_file
     config, kind = case["config"], getattr(transformers, case["config"]["architectures"][0])
     with tempfile.TemporaryDirectory() as tmp:
-        save_file(plain, Path(tmp) / "model.safetensors", metadata={"format": "pt"})
+        save_file({k: np.ascontiguousarray(v, np.float32) for k, v in plain.items()}, Path(tmp) / "model.safetensors", metadata={"format": "pt"})
         (Path(tmp) / "config.json").write_text(json.dumps(config))
         model, info = kind.from_pretrained(tmp, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     log = [f"{k}: {sorted(v)[:8]}" for k, v in info.items() if v and k in ("missing_keys", "unexpected_keys", "mismatched_keys")]

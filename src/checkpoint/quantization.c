@@ -106,7 +106,7 @@ static void read_auto_round(struct config *c, struct quantization *q) {
 }
 
 static void read_bitnet(struct config *c, struct quantization *q) {
-    *q = (struct quantization){.scheme = SCHEME_BITNET, .bits = 2, .group = 128};
+    *q = (struct quantization){.scheme = SCHEME_BITNET, .bits = 2};
     q->multiplies = sv_is(config_text(c, "linear_class", "bitlinear"), "autobitlinear");
     if (!text_is(c, "linear_class", "bitlinear", "autobitlinear")) refuse(c, "linear_class");
     if (q->multiplies && !text_is(c, "quantization_mode", "offline", "offline"))

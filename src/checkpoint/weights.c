@@ -254,7 +254,7 @@ bool weights_populate(const struct weights *w,
             if (progress) progress(arg, done, total);
         }
     }
-    if (!w->dummy && !weights_check_scales(w, e)) return false;
+    if (!w->dummy && !weights_check_scales(w, false, e)) return false;
     weights_convert(w);
     return true;
 }

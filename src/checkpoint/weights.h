@@ -97,14 +97,20 @@ void weights_ignore(struct weights *w, const char *prefix);
 bool weights_check_unused(const struct weights *w, const char *const *ignored, struct error *e);
 
 // Reads the mapped files into memory (or fills a dummy), so that the first token does not wait for
-// the disk, and refuses scales of quantized matrices that are no finite numbers. progress is called
-// with the bytes done and in all, and may be NULL.
+// the disk, and checks the scales that are few. progress is called with the bytes done and in all,
+// and may be NULL.
 bool weights_populate(const struct weights *w,
                       void (*progress)(void *arg, size_t done, size_t total), void *arg,
                       struct error *e);
 
 // What weights_populate ends with: for who leaves the reading of files (and of scales) to later.
 void weights_convert(const struct weights *w);
+
+// Scales of quantized matrices that are no finite numbers, or so large that they make such weights,
+// are an error that names the first. many: also those of small groups that are computed with where
+// the file is mapped, which are a tenth of it, and would take longer to read than the rest of
+// loading does.
+bool weights_check_scales(const struct weights *w, bool many, struct error *e);
 
 size_t weights_bytes(const struct weights *w); // of all tensors, as they are computed with
 // Elements of the tensors that were asked for; a quantized matrix counts its codes.

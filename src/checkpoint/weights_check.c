@@ -72,13 +72,13 @@ static void look(void *arg, int task, int thread) {
     p->bad = any(p->item, p->from, p->n);
 }
 
-static struct piece *cut(const struct weights *w, size_t *n) {
+static struct piece *cut(const struct weights *w, bool many, size_t *n) {
     struct piece *all = NULL;
     size_t cap = 0;
     uint32_t size, most;
     for (size_t i = 0; i < w->n; i++) {
         const struct weights_item *it = &w->item[i];
-        if (!it->describes || !bits_of(it->as, &size, &most)) continue;
+        if (!it->describes || (it->many && !many) || !bits_of(it->as, &size, &most)) continue;
         int64_t count = tensor_count(it->t.t);
         for (int64_t at = 0; at < count; at += PIECE) {
             all = mem_grow(all, &cap, *n + 1, sizeof *all);
@@ -99,9 +99,9 @@ static bool refuse(const struct weights *w, const struct piece *p, struct error 
     return weights_mismatch(e, w, p->item, wanted);
 }
 
-bool weights_check_scales(const struct weights *w, struct error *e) {
+bool weights_check_scales(const struct weights *w, bool many, struct error *e) {
     size_t n = 0;
-    struct piece *all = cut(w, &n);
+    struct piece *all = cut(w, many, &n);
     struct error none = {0};
     struct pool *pool = n > 1 ? pool_open(&(struct pool_options){0}, &none) : NULL;
     if (pool) pool_run(pool, (int)n, look, all);

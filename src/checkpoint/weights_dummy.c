@@ -22,6 +22,7 @@ struct fill {
     float value;    // of every element, when not random; of a byte, the byte
     bool now;       // it is read before the weights are populated
     int64_t modulo; // above 0: element i is i % modulo
+    int64_t each;   // above 0: element i is i / each
 };
 
 struct dummy {
@@ -78,7 +79,10 @@ static void put(void *to, enum dtype type, int64_t i, float value) {
 
 static void fill_plain(struct tensor t, const struct fill *f) {
     for (int64_t i = 0; i < tensor_count(t); i++)
-        put(t.data, t.type, i, f->modulo ? (float)(i % f->modulo) : f->value);
+        put(t.data, t.type, i,
+            f->modulo ? (float)(i % f->modulo)
+            : f->each ? (float)(i / f->each)
+                      : f->value);
 }
 
 // Adds NAME.SUFFIX, unless it is there.
@@ -201,8 +205,11 @@ static float code_scale(const struct quantization *q) {
 static int64_t group_of(const struct made *m) { return m->q.group ? m->q.group : m->in; }
 
 static bool add_order(const struct made *m, const char *suffix) {
-    if (!m->q.reordered) return true;
-    struct fill fill = {.now = true, .modulo = m->in / group_of(m)};
+    struct fill fill = {.now = true};
+    if (m->q.reordered)
+        fill.modulo = m->in / group_of(m);
+    else
+        fill.each = group_of(m);
     return add(m->w, m->name, suffix, tensor_1d(DT_I32, m->in, NULL), fill, m->e);
 }
 
@@ -214,7 +221,7 @@ static bool add_packed(const struct made *m) {
                       (struct fill){.value = code_scale(&m->q)}) &&
            (m->q.symmetric || add_shaped(m, ".weight_zero_point", DT_I32, (m->out * bits + 31) / 32,
                                          groups, random_fill)) &&
-           add_order(m, ".weight_g_idx");
+           (!m->q.reordered || add_order(m, ".weight_g_idx"));
 }
 
 static bool add_int8(const struct made *m) {

@@ -16,6 +16,7 @@ struct weights_item {
     int64_t codes;  // of a quantized matrix once it was asked for: its elements
     bool describes; // it says how to read the codes beside it
     enum dtype as;  // what its elements are then, where its own type is that of bytes
+    bool many;      // as the scales of small groups, that are read where they are mapped
     bool converted; // its codes are read once, and live elsewhere
 };
 
@@ -100,9 +101,6 @@ void weights_convert_later(struct weights *w, const struct conversion *c);
 // too: in memory that is written when the weights are populated.
 bool weights_turn(struct weights *w, struct weights_item *it, enum dtype type, struct tensor *out,
                   struct error *e);
-
-// Scales that are no finite numbers, or so large that they make such weights, are an error.
-bool weights_check_scales(const struct weights *w, struct error *e);
 
 // What is asked of a dummy is made, unless it was before.
 bool dummy_vector(struct weights *w, const char *name, int64_t n, struct error *e);

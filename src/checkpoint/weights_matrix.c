@@ -115,6 +115,7 @@ static bool affine(struct weights *w, const struct ask *a, struct weights_item *
     if (!tensor_same_shape(biases->t.t, scales->t.t) || biases->t.t.type != scales->t.t.type)
         return weights_mismatch(e, w, biases, "must be as the scales beside it");
     rows_of(a, biases->t.t, &r->biases);
+    scales->many = biases->many = true;
     r->layout = WEIGHT_AFFINE;
     return true;
 }
@@ -154,9 +155,10 @@ enum { F8_MOST = 448, NVFP4_MOST = 6 * F8_MOST }; // of an E4M3; of an E2M1 time
 
 static bool byte_type(enum dtype t) { return t == DT_U8 || t == DT_F8_E8M0; }
 
-// Bytes that are such floats, whatever their tensor says that they are.
+// Bytes of groups' scales that are such floats, whatever their tensor says that they are.
 static void scales_are(struct weights_item *scales, enum dtype as, struct weight *r) {
     r->scales.type = scales->as = as;
+    scales->many = true;
 }
 
 // Groups of 32 elements as MXFP4 or MXFP8 (bytes of E8M0), of 16 as NVFP4 (bytes of E4M3).
@@ -249,7 +251,7 @@ static bool packed_floats(struct weights *w, const struct ask *a, struct weights
     r->layout = nv ? WEIGHT_NVFP4 : WEIGHT_MXFP4;
     r->data = tensor_2d(DT_U32, r->out, r->in / 8, data->t.t.data);
     r->scales = scales->t.t;
-    if (!nv) scales_are(scales, DT_F8_E8M0, r);
+    scales_are(scales, nv ? DT_F8_E4M3 : DT_F8_E8M0, r);
     return !nv || factor_of(w, a->name, divides ? ".weight_global_scale" : ".weight_scale_2",
                             divides, NVFP4_MOST, &r->factor, e);
 }

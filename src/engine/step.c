@@ -172,8 +172,10 @@ static bool forward(struct engine *e, bool greedy, struct error *err) {
 // Damaged weights make NaN of everything, which would else look like an odd answer.
 static void check_numbers(struct engine *e, bool bad) {
     if (e->nan_told || !bad) return;
-    log_say(LOG_WARN, "the model's logits are NaN: its weights are damaged, or overflow "
-                      "(try --precision f32)");
+    struct error why = {0};
+    weights_check_scales(e->weights, true, &why);
+    log_say(LOG_WARN, "the model's logits are NaN: %s",
+            why.set ? why.text : "its weights are damaged, or overflow (try --precision f32)");
     e->nan_told = true;
 }
 

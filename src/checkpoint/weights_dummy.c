@@ -78,11 +78,10 @@ static void put(void *to, enum dtype type, int64_t i, float value) {
 }
 
 static void fill_plain(struct tensor t, const struct fill *f) {
-    for (int64_t i = 0; i < tensor_count(t); i++)
-        put(t.data, t.type, i,
-            f->modulo ? (float)(i % f->modulo)
-            : f->each ? (float)(i / f->each)
-                      : f->value);
+    for (int64_t i = 0; i < tensor_count(t); i++) {
+        int64_t number = f->modulo ? i % f->modulo : f->each ? i / f->each : 0;
+        put(t.data, t.type, i, f->modulo || f->each ? (float)number : f->value);
+    }
 }
 
 // Adds NAME.SUFFIX, unless it is there.

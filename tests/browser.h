@@ -256,11 +256,14 @@ static inline void page_load(struct browser *b, const char *url) {
 // A click where the element is, so that what lies over it gets it instead.
 static inline void page_click(struct browser *b, const char *element) {
     struct str s = {0};
-    str_printf(&s,
-               "(() => { const e = %s; e.scrollIntoView({block: 'nearest'});"
-               " const r = e.getBoundingClientRect();"
-               " return [r.x + r.width / 2, r.y + r.height / 2]; })()",
-               element);
+    // Two frames later what was scrolled is there for the mouse too.
+    str_printf(
+        &s,
+        "(async () => { const e = %s; e.scrollIntoView({block: 'nearest'});"
+        " await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));"
+        " const r = e.getBoundingClientRect();"
+        " return [r.x + r.width / 2, r.y + r.height / 2]; })()",
+        element);
     struct json_object *at = page_value(b, s.p);
     double x = json_object_get_double(json_object_array_get_idx(at, 0));
     double y = json_object_get_double(json_object_array_get_idx(at, 1));

@@ -92,6 +92,23 @@ static void no_page(void **state) {
     assert_int_equal(server_stop(&other), 0);
 }
 
+// The policy holds: what could make HTML of a string is refused by the browser itself.
+static void policy(void **state) {
+    (void)state;
+    open_ready();
+    page_check(&b,
+               "(() => { try { document.createElement('p').innerHTML = '<b>x</b>'; }"
+               " catch (e) { return e.name; } })()",
+               "TypeError");
+    page_check(&b,
+               "(() => { const s = document.createElement('style'); s.append('body{color:red}');"
+               " document.head.append(s); return getComputedStyle(document.body).color; })()",
+               "rgb(28, 30, 33)");
+    page_check(&b, "fetch('data:,x').then(() => 'got', () => 'refused')", "refused");
+    assert_true(b.complaints.n > 0);
+    str_clear(&b.complaints);
+}
+
 // --- answers -------------------------------------------------------------------------------------
 
 static void answer_shown(void **state) {
@@ -122,6 +139,8 @@ static void answer_shown(void **state) {
                "/^\\d+ tokens, \\d+\\.\\d tokens\\/s$/.test(" LAST
                ".querySelector('.stats').textContent)",
                "true");
+    page_click(&b, BUTTON(LAST, "Copy"));
+    page_wait(&b, "$('notice').textContent === 'Copied.'");
     page_check(&b, "$('spoken').textContent.includes('Done, w\xc3\xb6rld')", "true");
     check_happy();
 }
@@ -155,6 +174,14 @@ static void again(void **state) {
     page_wait(&b, ANSWERED " && chat.messages.length === 2");
     assert_true(sv_find(str_sv(&b.posted), sv("\"Three\""), 0) > 0);
     assert_true(sv_find(str_sv(&b.posted), sv("\"Two\""), 0) < 0);
+    page_click(&b, BUTTON("$('notice')", "Undo"));
+    page_check(&b, "chat.messages.map(m => m.role === 'user' ? m.content : '').join()",
+               "One,,Two,");
+    page_click(&b, BUTTON("document.querySelector('article')", "Edit"));
+    page_value(&b, "document.activeElement.select()");
+    page_type(&b, "Three");
+    page_click(&b, BUTTON("document.querySelector('article')", "Send"));
+    page_wait(&b, ANSWERED " && chat.messages.length === 2");
     // An answer that was changed is what the model is told.
     page_click(&b, BUTTON(LAST, "Edit"));
     page_value(&b, "document.activeElement.select()");
@@ -244,6 +271,10 @@ static void conversations(void **state) {
     page_type(&b, "Other");
     page_key(&b, "Enter", 0);
     page_check(&b, "chat.title", "Other");
+    page_click(&b, "document.querySelector('[aria-label=\"Rename Other\"]')");
+    page_type(&b, "No");
+    page_key(&b, "Escape", 0);
+    page_check(&b, "chat.title + allChats()[0].title", "OtherOther");
     page_click(&b, "document.querySelector('[aria-label=\"Delete Other\"]')");
     page_check(&b, "allChats().map(c => c.title).join()", "First");
     page_check(&b, "document.querySelectorAll('article').length", "0");
@@ -529,12 +560,12 @@ static int stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(headers),  cmocka_unit_test(no_page),       cmocka_unit_test(answer_shown),
-        cmocka_unit_test(kept),     cmocka_unit_test(again),         cmocka_unit_test(stopping),
-        cmocka_unit_test(settings), cmocka_unit_test(conversations), cmocka_unit_test(two_at_once),
-        cmocka_unit_test(keys),     cmocka_unit_test(themes),        cmocka_unit_test(phone),
-        cmocka_unit_test(keyboard), cmocka_unit_test(names),         cmocka_unit_test(markdown),
-        cmocka_unit_test(growing),  cmocka_unit_test(hostile),
+        cmocka_unit_test(headers),      cmocka_unit_test(no_page),  cmocka_unit_test(policy),
+        cmocka_unit_test(answer_shown), cmocka_unit_test(kept),     cmocka_unit_test(again),
+        cmocka_unit_test(stopping),     cmocka_unit_test(settings), cmocka_unit_test(conversations),
+        cmocka_unit_test(two_at_once),  cmocka_unit_test(keys),     cmocka_unit_test(themes),
+        cmocka_unit_test(phone),        cmocka_unit_test(keyboard), cmocka_unit_test(names),
+        cmocka_unit_test(markdown),     cmocka_unit_test(growing),  cmocka_unit_test(hostile),
     };
     if (!browser_program()) {
         print_message("skipped: no Chromium here (make deps installs it)\n");

@@ -4,7 +4,8 @@
 
 const $ = id => document.getElementById(id);
 const log = $("log"), box = $("prompt"), fields = $("fields").elements;
-const CHAT = "mlxcel.chat.", SETTINGS = "mlxcel.settings", TITLE_MOST = 60;
+const CHAT = "mlxcel.chat.", SETTINGS = "mlxcel.settings", THEME = "mlxcel.theme";
+const TITLE_MOST = 60;
 
 let chat = null;         // the conversation on the page
 const runs = new Map();  // answers that are being written: id of the conversation -> run
@@ -12,13 +13,16 @@ const views = new Map(); // message on the page -> its view
 
 // --- storage -------------------------------------------------------------------------------------
 
+// Where a browser is told to keep nothing, nothing is kept longer than the page.
+const store = (() => { try { return localStorage; } catch { return {}; } })();
+
 function read(key) {
-    try { return JSON.parse(localStorage.getItem(key)); } catch { return null; }
+    try { return JSON.parse(store[key]); } catch { return null; }
 }
 
 function write(key, value) {
     try {
-        localStorage.setItem(key, JSON.stringify(value));
+        store[key] = JSON.stringify(value);
     } catch {
         notice("This browser has no room left to keep conversations: delete some.");
     }
@@ -33,7 +37,7 @@ function saveChat(c) {
 
 // The newest first.
 function allChats() {
-    const keys = Object.keys(localStorage).filter(key => key.startsWith(CHAT));
+    const keys = Object.keys(store).filter(key => key.startsWith(CHAT));
     return keys.map(read).filter(c => Array.isArray(c?.messages)).sort((a, b) => b.used - a.used);
 }
 
@@ -65,9 +69,9 @@ function notice(text, undo) {
 }
 
 async function copy(text) {
-    if (navigator.clipboard) {
+    try {
         await navigator.clipboard.writeText(text);
-    } else { // which only pages by https and of this machine have
+    } catch { // only pages by https and of this machine have a clipboard
         const area = make("textarea", {value: text, className: "unseen"});
         document.body.append(area);
         area.select();
@@ -104,7 +108,7 @@ function moreFields() {
 }
 
 function showTheme() {
-    const theme = localStorage.getItem("mlxcel.theme");
+    const theme = store[THEME];
     const dark = theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     document.documentElement.style.colorScheme = theme ?? "";
     $("theme").ariaPressed = String(dark);
@@ -114,10 +118,8 @@ function showTheme() {
 // The other of light and dark; where the system has that too, from now on whatever the system has.
 function switchTheme() {
     const next = showTheme() ? "light" : "dark";
-    if (matchMedia(`(prefers-color-scheme: ${next})`).matches)
-        localStorage.removeItem("mlxcel.theme");
-    else
-        localStorage.setItem("mlxcel.theme", next);
+    if (matchMedia(`(prefers-color-scheme: ${next})`).matches) delete store[THEME];
+    else store[THEME] = next;
     showTheme();
 }
 
@@ -291,7 +293,7 @@ class View {
     buttons() {
         const m = this.message, edit = button("Edit", () => this.edit());
         if (m.role === "user") return [edit, button("Copy", () => copy(m.content))];
-        const again = button(m.error ? "Try again" : "Regenerate", () => answerAgain(m));
+        const again = button(m.error ? "Try again" : "Regenerate", () => answerFrom(m));
         return m.content ? [button("Copy", () => copy(m.content)), edit, again] : [again];
     }
 
@@ -306,10 +308,10 @@ class View {
         };
         const save = () => {
             if (!area.value.trim()) return;
+            if (user) return answerFrom(m, area.value);
             m.content = area.value;
-            if (!user) saveChat(chat);
+            saveChat(chat);
             end();
-            if (user) answerAfter(m);
         };
         area.addEventListener("keydown", event => {
             if (event.key === "Escape") end();
@@ -329,16 +331,19 @@ function update(message) {
     if (below < 48) log.scrollTop = log.scrollHeight; // who scrolled up stays where they are
 }
 
-function answerAfter(m) {
-    chat.messages.length = chat.messages.indexOf(m) + 1;
+// Makes an answer again, or asks what a question was changed to; what came after it goes.
+function answerFrom(m, question) {
+    const c = chat, at = c.messages.indexOf(m), gone = c.messages.splice(at);
+    if (question) c.messages.push({role: "user", content: question});
     log.focus();
-    answer(chat);
-}
-
-function answerAgain(m) {
-    chat.messages.length = chat.messages.indexOf(m);
-    log.focus();
-    answer(chat);
+    answer(c);
+    if (gone.length < 2) return;
+    notice("The messages from there on are gone.", () => {
+        runs.get(c.id)?.abort.abort();
+        c.messages.splice(at, Infinity, ...gone);
+        saveChat(c);
+        show(c.id);
+    });
 }
 
 // --- the page ------------------------------------------------------------------------------------
@@ -366,20 +371,28 @@ function drawChats() {
 
 function rename(c, item) {
     const input = make("input", {value: c.title, ariaLabel: "Title", maxLength: 200});
+    let over = false;
     const end = save => {
-        const now = loadChat(c.id);
-        if (save && input.value.trim() && now) {
-            if (now.id === chat.id) chat.title = input.value.trim();
-            now.title = input.value.trim();
+        if (over) return; // the field also loses the focus when it goes
+        over = true;
+        const now = loadChat(c.id), title = input.value.trim();
+        if (save && title && now) {
+            now.title = title;
+            if (now.id === chat.id) chat.title = title;
             saveChat(now);
         }
         drawChats();
     };
     input.addEventListener("keydown", event => {
-        if (event.key === "Enter" || event.key === "Escape") end(event.key === "Enter");
+        if (event.key !== "Enter" && event.key !== "Escape") return;
+        event.preventDefault();  // the button that gets the focus is not pressed
+        event.stopPropagation(); // Escape stops no answer here
+        end(event.key === "Enter");
+        $("new").focus();
     });
     input.addEventListener("blur", () => end(true));
     item.replaceChildren(input);
+    input.focus();
     input.select();
 }
 
@@ -387,7 +400,7 @@ function remove(c) {
     const gone = loadChat(c.id) ?? c;
     runs.get(c.id)?.abort.abort();
     gone.deleted = true;
-    localStorage.removeItem(CHAT + c.id);
+    delete store[CHAT + c.id];
     if (c.id === chat.id) show(""); else drawChats();
     $("new").focus();
     notice("The conversation is deleted.", () => {

@@ -1,5 +1,5 @@
 // A request's body of any bytes, over the checkpoint of tests/fixtures/text. The first byte says
-// which API it is for.
+// which API it is for: "0" completions, "1" chats, "2" messages.
 #include <stdlib.h>
 
 #include "server/ask.h"
@@ -22,7 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct refusal r = {0};
     struct error e = {0};
     struct str json = {0};
-    const struct api *api = data[0] & 1 ? &api_chat : &api_completions;
+    static const struct api *const apis[] = {&api_completions, &api_chat, &api_messages};
+    const struct api *api = apis[(uint8_t)(data[0] - '0') % 3];
     struct json_object *o = json_read(sv_n((const char *)data + 1, size - 1), "the body", &e);
     if (!json_object_is_type(o, json_type_object)) {
         json_object_put(o);

@@ -113,6 +113,7 @@ struct text_stream {
     struct str held; // text that may be the beginning of a stop string
     size_t out;      // characters given out
     bool stopped;
+    size_t by; // the stop string that did it
 };
 
 struct text_stream *text_stream_open(const struct text_model *m, const struct reply_format *marks,
@@ -136,12 +137,14 @@ void text_stream_close(struct text_stream *s) {
     free(s);
 }
 
-// Where the first stop string begins in the held text, or -1.
-static ptrdiff_t find_stop(const struct text_stream *s) {
+// Where the first stop string begins in the held text, or -1; *by says which.
+static ptrdiff_t find_stop(const struct text_stream *s, size_t *by) {
     ptrdiff_t first = -1;
     for (size_t i = 0; i < s->stops; i++) {
         ptrdiff_t at = sv_find(str_sv(&s->held), str_sv(&s->stop[i]), 0);
-        if (at >= 0 && (first < 0 || at < first)) first = at;
+        if (at < 0 || (first >= 0 && at >= first)) continue;
+        first = at;
+        *by = i;
     }
     return first;
 }
@@ -157,6 +160,10 @@ static size_t undecided(const struct text_stream *s) {
         if (n > most) most = n;
     }
     return most;
+}
+
+struct sv text_stream_stop(const struct text_stream *s) {
+    return s->stopped ? str_sv(&s->stop[s->by]) : sv("");
 }
 
 size_t text_stream_out(const struct text_stream *s) { return s->out; }
@@ -176,7 +183,7 @@ static bool emit(struct text_stream *s, size_t keep, struct str *out) {
 
 // Emits what is decided of the held text.
 static bool settle(struct text_stream *s, struct str *out) {
-    ptrdiff_t at = find_stop(s);
+    ptrdiff_t at = find_stop(s, &s->by);
     if (at < 0) return emit(s, undecided(s), out);
     s->stopped = true;
     s->held.n = (size_t)at;

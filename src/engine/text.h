@@ -50,6 +50,8 @@ void text_stream_close(struct text_stream *s); // NULL is fine
 // Appends what is certain to out. True when a stop string was found: the text before it has been
 // appended, and nothing more will be.
 bool text_stream_push(struct text_stream *s, int32_t id, struct str *out);
+// The stop string that was found, or an empty view.
+struct sv text_stream_stop(const struct text_stream *s);
 // Characters given out so far, and with those that are held back.
 size_t text_stream_out(const struct text_stream *s);
 size_t text_stream_size(const struct text_stream *s);

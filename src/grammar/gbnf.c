@@ -4,7 +4,7 @@
 
 #include "base/map.h"
 #include "grammar/chars.h"
-#include "grammar/grammar.h"
+#include "grammar/parts.h"
 
 enum { NEST = 100 };
 

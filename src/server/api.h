@@ -33,5 +33,6 @@ struct api {
 };
 
 extern const struct api api_chat, api_completions; // OpenAI's
+extern const struct api api_messages;              // Anthropic's
 
 #endif

@@ -115,6 +115,9 @@ void completion_close(struct completion *c) {
 bool completion_keeps(const struct completion *c) { return c->ask.tools != NULL; }
 int64_t completion_cached(const struct completion *c) { return job_cached(c->job); }
 size_t completion_shown(const struct choice *ch) { return text_stream_out(ch->text); }
+struct sv completion_stop(const struct choice *ch) {
+    return text_stream_stop(ch->text);
+}
 
 const char *completion_finish(const struct choice *ch) {
     return ch->calls && ch->finish == FINISH_STOP ? "tool_calls" : finish_name(ch->finish);

@@ -54,6 +54,7 @@ int64_t completion_cached(const struct completion *c); // tokens of the prompt t
 const char *completion_finish(const struct choice *ch);
 // Characters of the answer that were given out: chances of tokens before them may be told.
 size_t completion_shown(const struct choice *ch);
+struct sv completion_stop(const struct choice *ch); // the stop string that ended it, or empty
 
 enum completion_news {
     COMPLETION_MORE, // there is text in out

@@ -20,6 +20,7 @@ static bool queue(struct exchange *x, unsigned status, struct MHD_Response *resp
     if (!response) return false;
     MHD_add_response_header(response, "Content-Type", type);
     MHD_add_response_header(response, "X-Request-Id", x->id);
+    MHD_add_response_header(response, "Request-Id", x->id); // what Anthropic's clients look for
     if (status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
     if (status == 429 || status == 503) MHD_add_response_header(response, "Retry-After", "1");
     if (status == 405) MHD_add_response_header(response, "Allow", x->allow);

@@ -59,15 +59,15 @@ static bool check_key(struct exchange *x) {
     const struct server_options *o = x->service->o;
     if (!o->keys || (x->route && x->route->open)) return true;
     struct sv scheme = sv("Bearer ");
-    struct sv given = sv(MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Authorization"));
+    struct sv bearer = sv(MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Authorization"));
+    struct sv given = sv(MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "X-Api-Key"));
+    if (sv_starts(bearer, scheme)) given = sv_cut(bearer, scheme.n, bearer.n);
     bool good = false;
-    if (sv_starts(given, scheme)) {
-        given = sv_cut(given, scheme.n, given.n);
-        for (size_t i = 0; i < o->keys; i++) good |= same_key(given, o->key[i]);
-    }
+    for (size_t i = 0; i < o->keys; i++) good |= same_key(given, o->key[i]);
     if (good) return true;
     x->refusal.code = "invalid_api_key";
-    return refuse(&x->refusal, 401, NULL, "no valid key: send Authorization: Bearer KEY");
+    return refuse(&x->refusal, 401, NULL,
+                  "no valid key: send Authorization: Bearer KEY, or X-Api-Key: KEY");
 }
 
 static bool too_large(struct exchange *x) {

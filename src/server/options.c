@@ -71,8 +71,8 @@ static const struct arg http_args[] = {
     {"--ssl-cert-file", ARG_TEXT, "FILE", "LLAMA_ARG_SSL_CERT_FILE", NULL, 0, 0,
      "its certificate, and those that lead to the issuer (PEM)"},
     {"--api-key", ARG_TEXTS, "KEY", "LLAMA_API_KEY", NULL, 0, 0,
-     "clients must send this as Authorization: Bearer KEY; several with commas between, or by "
-     "giving the option again"},
+     "clients must send this as Authorization: Bearer KEY or X-Api-Key: KEY; several with commas "
+     "between, or by giving the option again"},
     {"--api-key-file", ARG_TEXT, "FILE", "LLAMA_ARG_API_KEY_FILE", NULL, 0, 0,
      "a file with such keys, one a line, beside those of --api-key; # begins a comment"},
     {"-to --timeout", ARG_INT, "SECONDS", "LLAMA_ARG_TIMEOUT", "3600", 1, 1e6,
@@ -204,10 +204,10 @@ const struct command command_server = {
     .name = "mlxcel-server",
     .alone = true,
     .summary = "serve a model over the OpenAI API",
-    .about = "Answers GET /health and /v1/models, and POST /v1/completions, /v1/chat/completions "
-             "and /v1/responses; a browser gets a chat page at /. It listens as soon as it has "
-             "looked at the files, and says 503 until the model is loaded. SIGTERM and SIGINT let "
-             "running answers end; a second one does not.",
+    .about = "Answers GET /health and /v1/models, and POST /v1/completions, /v1/chat/completions, "
+             "/v1/responses and /v1/messages; a browser gets a chat page at /. It listens as soon "
+             "as it has looked at the files, and says 503 until the model is loaded. SIGTERM and "
+             "SIGINT let running answers end; a second one does not.",
     .operands = "[PATH]",
     .operands_most = 1,
     .examples = "mlxcel-server -m models/SmolLM2-135M-Instruct\n"

@@ -24,6 +24,8 @@ static const struct route routes[] = {
     {"DELETE", "/responses/", false, &api_responses, route_response_drop},
     {"POST", "/v1/responses/", false, &api_responses, route_response_cancel},
     {"POST", "/responses/", false, &api_responses, route_response_cancel},
+    {"POST", "/v1/messages", false, &api_messages, exchange_complete},
+    {"POST", "/v1/messages/count_tokens", false, &api_messages, route_count_tokens},
 };
 enum { ROUTES = sizeof routes / sizeof *routes };
 

@@ -12,7 +12,8 @@ bool route_health(struct exchange *x);
 bool route_models(struct exchange *x);
 bool route_model(struct exchange *x);
 
-bool route_page(struct exchange *x); // page.c
+bool route_count_tokens(struct exchange *x); // api_anthropic.c
+bool route_page(struct exchange *x);         // page.c
 
 // routes_responses.c
 bool route_response_create(struct exchange *x);

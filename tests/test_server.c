@@ -382,7 +382,7 @@ static void refused_bodies(void **state) {
         {CHAT, "{" HI ",\"tools\":[{\"type\":\"function\"}]}", "tools",
          "tools[0].function.name is missing"},
         {CHAT, "{" HI ",\"tools\":[{\"type\":\"web\"}]}", "tools", "tools[0].type is \"web\""},
-        {CHAT, "{" HI ",\"tool_choice\":\"required\"}", "tool_choice", "can't force a call"},
+        {CHAT, "{" HI ",\"tool_choice\":\"required\"}", "tool_choice", "there are no tools"},
         {CHAT, "{" HI ",\"reasoning_effort\":5}", NULL, "reasoning_effort"},
         {TEXT, "{\"prompt\":\"a\",\"tools\":[{}]}", "tools", "\"tools\" are for chats"},
         {CHAT, "{" HI ",\"response_format\":{\"type\":\"xml\"}}", "response_format", "is \"xml\""},

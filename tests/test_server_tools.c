@@ -2,6 +2,8 @@
 // checkpoint of tests/fixtures/tools always thinks, says something and calls "weather".
 #include "server_client.h"
 
+#include "base/args.h"
+
 #define MODEL_TOOLS (FIXTURES "/tools")
 
 #define WEATHER                                                                                    \
@@ -233,11 +235,131 @@ static void formats(void **state) {
     assert_int_equal(server_stop(&other), 0);
 }
 
+#define FUNCTION(name, more) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"" more "}}"
+#define STRICT                                                                                        \
+    ",\"strict\":true,\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"enum\":["       \
+    "\"Oslo\",\"Bern\"]},\"days\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":9}},\"required\":[" \
+    "\"city\",\"days\"],\"additionalProperties\":false}"
+#define HOT ",\"temperature\":2,\"max_tokens\":900,\"seed\":7"
+
+static bool one_of_names(struct sv name, const char *names) {
+    for (size_t i = 0; args_word(names, i).n; i++)
+        if (sv_eq(name, args_word(names, i))) return true;
+    return false;
+}
+
+// At a temperature at which everything comes that may, calls are of the functions named, with
+// arguments that their schemas allow.
+static void forced(void **state) {
+    static const struct {
+        const char *body, *names;
+        bool text; // an answer may be one
+    } cases[] = {
+        {"\"tools\":[" FUNCTION("a", STRICT) "," FUNCTION("b", "") "],\"tool_choice\":\"required\"",
+         "a b", false},
+        {"\"tools\":[" FUNCTION("a", STRICT) "," FUNCTION("b", "") "],\"tool_choice\":" FUNCTION(
+             "b", ""),
+         "b", false},
+        {"\"tools\":[" FUNCTION("a", STRICT) "," FUNCTION("b", "") "," FUNCTION(
+             "c",
+             "") "],\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"required\","
+                 "\"tools\":[" FUNCTION("a", "") "," FUNCTION("c", "") "]}}",
+         "a c", false},
+        {"\"tools\":[" FUNCTION("a", STRICT) "],\"parallel_tool_calls\":false", "a", true},
+        {"\"tools\":[" FUNCTION("a", STRICT) "],\"response_format\":{\"type\":\"json_object\"}",
+         "a", true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct str body = {0};
+        struct json_object *o;
+        int made = 0;
+        str_printf(&body, "{" HI ",%s" HOT ",\"n\":4}", cases[i].body);
+        ask_chat(&s, body.p, &o);
+        struct json_object *choices = json_at(o, "choices");
+        for (size_t k = 0; k < json_object_array_length(choices); k++) {
+            struct json_object *c = json_object_array_get_idx(choices, k);
+            struct json_object *calls = json_at(json_at(c, "message"), "tool_calls");
+            bool ended = !sv_is(json_text_at(c, "finish_reason"), "length");
+            if (!cases[i].text && ended) check_text(json_at(c, "message"), "content", NULL);
+            if (!cases[i].text && ended) check_text(c, "finish_reason", "tool_calls");
+            for (size_t n = 0; calls && n < json_object_array_length(calls); n++) {
+                struct json_object *f = json_at(json_object_array_get_idx(calls, n), "function");
+                struct json_object *arguments = json_of(json_text_at(f, "arguments"));
+                struct sv name = json_text_at(f, "name"), city = json_text_at(arguments, "city");
+                int64_t days = json_int_at(arguments, "days", 0);
+                bool strict = sv_is(name, "a");
+                assert_true(one_of_names(name, cases[i].names));
+                assert_int_equal(json_object_object_length(arguments), strict ? 2 : 0);
+                if (strict) assert_true(sv_is(city, "Oslo") || sv_is(city, "Bern"));
+                if (strict) assert_true(days >= 1 && days <= 9);
+                json_object_put(arguments);
+                made++;
+            }
+        }
+        assert_true(made > 0);
+        json_object_put(o);
+        str_free(&body);
+    }
+}
+
+static void refused(void **state) {
+    static const struct {
+        const char *body, *param, *why;
+    } cases[] = {
+        {"\"tool_choice\":\"required\"", "tool_choice", "no tools"},
+        {"\"tools\":[" FUNCTION("a", "") "],\"tool_choice\":\"maybe\"", "tool_choice", "must be"},
+        {"\"tools\":[" FUNCTION("a", "") "],\"tool_choice\":" FUNCTION("b", ""), "tool_choice",
+         "\"b\", which is not in"},
+        {"\"tools\":[" FUNCTION("a", ",\"strict\":true,\"parameters\":{\"not\":{}}") "]", "tools",
+         "tools[0]: JSON schema, #/not"},
+        {"\"tools\":[" FUNCTION("a b", "") "],\"tool_choice\":\"required\"", "tools", "a name is"},
+        {"\"tools\":[" FUNCTION("a", ",\"strict\":1") "]", "strict", "must be a boolean"},
+        {"\"tools\":[" FUNCTION("a", "") "],\"tool_choice\":\"required\",\"ignore_eos\":true",
+         "tools", "exclude"},
+        {"\"guided_choice\":[]", "guided_choice", "a list of strings"},
+        {"\"structured_outputs\":{\"structural_tag\":\"x\"}", "structured_outputs",
+         "is not supported"},
+        {"\"structured_outputs\":{\"json\":\"{\"}", "structured_outputs", "structured_outputs"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct answer a;
+        struct str body = {0};
+        str_printf(&body, "{" HI ",%s}", cases[i].body);
+        post(&s, &a, CHAT, body.p);
+        struct json_object *o = json_of(str_sv(&a.body)), *e = json_at(o, "error");
+        if (a.status != 400 || !sv_is(json_text_at(e, "param"), cases[i].param) ||
+            sv_find(json_text_at(e, "message"), sv(cases[i].why), 0) < 0)
+            fail_msg("%s: %d %s", body.p, a.status, str_c(&a.body));
+        json_object_put(o);
+        str_free(&body);
+        answer_free(&a);
+    }
+}
+
+// vLLM's choices.
+static void choices(void **state) {
+    static const char *const bodies[] = {"\"guided_choice\":[\"y+s\",\"no\"]",
+                                         "\"structured_outputs\":{\"choice\":[\"y+s\",\"no\"]}"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct str body = {0};
+        struct json_object *o;
+        str_printf(&body, "{" HI ",%s" HOT "}", bodies[i]);
+        struct sv said = json_text_at(json_at(ask_chat(&s, body.p, &o), "message"), "content");
+        assert_true(sv_is(said, "y+s") || sv_is(said, "no"));
+        json_object_put(o);
+        str_free(&body);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_answer), cmocka_unit_test(no_tools), cmocka_unit_test(history),
         cmocka_unit_test(stream),       cmocka_unit_test(one_call), cmocka_unit_test(cut),
-        cmocka_unit_test(thinking),     cmocka_unit_test(formats),
+        cmocka_unit_test(thinking),     cmocka_unit_test(formats),  cmocka_unit_test(forced),
+        cmocka_unit_test(refused),      cmocka_unit_test(choices),
     };
     return cmocka_run_group_tests_name("server tools", tests, start, stop);
 }

@@ -28,7 +28,8 @@ struct reply_format {
     struct sv begun; // the beginning of a reply's first mark, which the prompt ends with
     const struct call_style *style[REPLY_STYLES];
     size_t styles;
-    bool harmony; // OpenAI's channels instead of all of these
+    const struct call_style *writes; // of these, the one that the template writes; NULL: none
+    bool harmony;                    // OpenAI's channels instead of all of these
 };
 
 // Reads off a chat template's source how its model replies. A template that says nothing gives

@@ -1,9 +1,10 @@
 // What requests ask their answers to be: grammars over a model's vocabulary. The vocabulary's bytes
-// are looked up when the first grammar is asked for. Any number of threads may ask.
+// are looked up when the first grammar is asked for, and grammars are kept for those who ask for
+// the same again. Any number of threads may ask.
 #ifndef ENGINE_CONSTRAINT_H
 #define ENGINE_CONSTRAINT_H
 
-#include "chat/reply.h"
+#include "chat/call_grammar.h"
 #include "engine/text.h"
 #include "grammar/grammar.h"
 
@@ -13,12 +14,17 @@ struct constraint {
     enum constraint_kind kind;
     struct sv text;             // GBNF, or a regular expression
     struct json_object *schema; // of CONSTRAINT_SCHEMA
+    // NULL, or: the answer calls these tools, or is what the rest says where that is not required.
+    struct json_object *tools;
+    bool calls_required, one_call;
 };
 
 // The grammar for an answer to prompt p, which may reason before it (NULL: a plain prompt). The
-// caller closes it, while m is open. NULL is a failure.
+// caller closes it, while m is open; several requests may have the same one. NULL is a failure.
 struct grammar *constraint_grammar(const struct text_model *m, const struct constraint *c,
                                    const struct text_prompt *p, struct error *e);
+
+enum { GRAMMARS_MOST = 64, GRAMMARS_BYTES = 256 << 20 }; // that are kept
 
 struct vocabulary;
 struct vocabulary *vocabulary_open(void);

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "grammar/ends.h"
+#include "grammar/lexicon.h"
 
 enum { STATES = 1 << 19, EDGES = 1 << 20, COPIES = 64, INLINED = 24, INLINE_DEPTH = 24 };
 
@@ -88,7 +89,8 @@ static int32_t size_of(struct layer *l, int32_t node, int depth) {
         *size = found > INLINED ? COPIES + 1 : found;
         return *size;
     }
-    if (n->kind == SYN_UNTIL || n->kind == SYN_WITHOUT)
+    if (n->kind == SYN_MARK || n->kind == SYN_UNTIL || n->kind == SYN_WITHOUT ||
+        n->kind == SYN_OTHER)
         return n->b < COPIES ? n->b + 1 : COPIES + 1;
     for (int32_t c = n->child; c >= 0 && sum <= COPIES; c = l->s->node[c].next)
         sum += size_of(l, c, depth + 1);
@@ -154,32 +156,108 @@ static int32_t lay_repeat(struct layer *l, const struct syn_node *n, int32_t nex
     return next;
 }
 
-// Where the text's beginning of n bytes goes with byte c: how many bytes of it were read then.
-static size_t fall(struct sv text, const size_t *border, size_t n, char c) {
-    while (n && text.p[n] != c) n = border[n - 1];
-    return text.p[n] == c ? n + 1 : 0;
+// A special token's first byte is no part of the text that it stands for.
+static int32_t lay_mark(struct layer *l, const struct syn_node *n, int32_t next) {
+    for (int32_t i = n->b; i-- > 0 && !l->e->set;) {
+        int c = (unsigned char)l->s->text.p[n->a + i], split = add_split(l);
+        add_step(l, split, add_byte(l, c, c, next));
+        add_step(l, split, add_byte(l, LEX_SPECIAL_BYTE, LEX_SPECIAL_BYTE, split));
+        next = split;
+    }
+    return next;
 }
 
-// A chain of states, one for each byte of the text that was read, and from each the way back to
-// what is still a beginning of the text (Knuth, Morris, Pratt 1977).
-static int32_t lay_until(struct layer *l, const struct syn_node *n, int32_t next) {
-    struct sv text = sv_n(l->s->text.p + n->a, (size_t)n->b);
-    size_t *border = mem_array(text.n + 1, sizeof *border);
-    int32_t *at = mem_array(text.n + 1, sizeof *at);
-    for (size_t i = 1; i < text.n; i++) border[i] = fall(text, border, border[i - 1], text.p[i]);
-    for (size_t i = 0; i < text.n; i++) at[i] = add_split(l);
-    at[text.n] = n->kind == SYN_UNTIL ? next : -1;
-    for (size_t i = 0; i < text.n && !l->e->set; i++) {
-        if (n->kind == SYN_WITHOUT) add_step(l, at[i], next);
+// A state for each place in a tree of texts, the first where none has begun.
+struct texts {
+    int32_t (*go)[256]; // [states]
+    bool *whole;        // [states] a text was read
+    size_t states;
+};
+
+static int32_t add_text(struct texts *t, struct sv text) {
+    int32_t at = 0;
+    for (size_t i = 0; i < text.n; i++) {
+        int32_t *to = &t->go[at][(unsigned char)text.p[i]];
+        if (!*to) *to = (int32_t)t->states++;
+        at = *to;
+    }
+    return at;
+}
+
+// From each state the way back to what is still a beginning of a text (Aho and Corasick 1975).
+static void link_texts(struct texts *t) {
+    int32_t *todo = mem_array(t->states, sizeof *todo), *back = mem_array(t->states, sizeof *back);
+    size_t n = 1;
+    for (size_t i = 0; i < n; i++) {
+        int32_t at = todo[i];
+        t->whole[at] |= t->whole[back[at]];
+        for (int c = 0; c < 256; c++) {
+            int32_t to = t->go[at][c], behind = at ? t->go[back[at]][c] : 0;
+            if (!to) {
+                t->go[at][c] = behind;
+                continue;
+            }
+            back[to] = behind;
+            todo[n++] = to;
+        }
+        t->go[at][LEX_SPECIAL_BYTE] = at;
+    }
+    free(todo);
+    free(back);
+}
+
+static struct texts texts_open(struct sv list) {
+    struct texts t = {.states = 1};
+    t.go = mem_array(list.n + 2, sizeof *t.go);
+    t.whole = mem_array(list.n + 2, sizeof *t.whole);
+    while (list.n) {
+        ptrdiff_t end = sv_find(list, sv_n("", 1), 0);
+        struct sv text = sv_cut(list, 0, end < 0 ? list.n : (size_t)end);
+        if (text.n) t.whole[add_text(&t, text)] = true;
+        list = sv_cut(list, text.n + 1, list.n);
+    }
+    link_texts(&t);
+    return t;
+}
+
+// White space, and then what doesn't begin with one of the bytes.
+static int32_t lay_first(struct layer *l, const struct texts *t, const int32_t *at, struct sv none,
+                         int32_t next) {
+    int32_t first = add_split(l);
+    add_step(l, first, next);
+    for (int c = 0; c < 256 && !l->e->set; c++) {
+        bool space = c == ' ' || c == '\t' || c == '\n' || c == '\r';
+        bool special = c == LEX_SPECIAL_BYTE;
+        int32_t to = space || special ? first : at[t->go[0][c]];
+        if (to >= 0 && sv_find(none, sv_n((const char[]){(char)c}, 1), 0) < 0)
+            add_step(l, first, add_byte(l, c, c, to));
+    }
+    return first;
+}
+
+static int32_t lay_texts(struct layer *l, const struct syn_node *n, int32_t next) {
+    struct sv list = sv_n(l->s->text.p + n->a, (size_t)n->b), none = {0};
+    if (n->kind == SYN_OTHER) {
+        none = sv_cut(list, 0, (size_t)sv_find(list, sv_n("", 1), 0));
+        list = sv_cut(list, none.n + 1, list.n);
+    }
+    struct texts t = texts_open(list);
+    int32_t *at = mem_array(t.states, sizeof *at);
+    for (size_t i = 0; i < t.states; i++)
+        at[i] = !t.whole[i] ? add_split(l) : n->kind == SYN_UNTIL ? next : -1;
+    for (size_t i = 0; i < t.states && !l->e->set; i++) {
+        if (t.whole[i]) continue;
+        if (n->kind != SYN_UNTIL) add_step(l, at[i], next);
         for (int lo = 0, hi; lo < 256; lo = hi) {
-            size_t to = fall(text, border, i, (char)lo);
-            for (hi = lo + 1; hi < 256 && fall(text, border, i, (char)hi) == to;) hi++;
+            int32_t to = t.go[i][lo];
+            for (hi = lo + 1; hi < 256 && t.go[i][hi] == to;) hi++;
             if (at[to] >= 0) add_step(l, at[i], add_byte(l, lo, hi - 1, at[to]));
         }
     }
-    int32_t first = at[0];
-    free(border);
+    int32_t first = none.n ? lay_first(l, &t, at, none, next) : at[0];
     free(at);
+    free(t.go);
+    free(t.whole);
     return first;
 }
 
@@ -192,8 +270,10 @@ static int32_t lay(struct layer *l, int32_t node, int32_t next, int depth) {
     case SYN_ALT: return lay_alt(l, n, next, depth + 1);
     case SYN_RANGE: return add_byte(l, n->a, n->b, next);
     case SYN_REPEAT: return lay_repeat(l, n, next, depth + 1);
+    case SYN_MARK: return lay_mark(l, n, next);
     case SYN_UNTIL:
-    case SYN_WITHOUT: return lay_until(l, n, next);
+    case SYN_WITHOUT:
+    case SYN_OTHER: return lay_texts(l, n, next);
     case SYN_CALL: break;
     }
     if (size_of(l, node, 0) <= INLINED) return lay(l, l->s->rule[n->a].node, next, depth + 1);
@@ -306,6 +386,11 @@ void pda_free(struct automaton *a) {
     free(a->rule);
     free(a->loop);
     *a = (struct automaton){0};
+}
+
+size_t pda_bytes(const struct automaton *a) {
+    return a->nodes * sizeof *a->node + a->edges * sizeof *a->edge + a->calls * sizeof *a->call +
+           a->rules * sizeof *a->rule + a->loops * sizeof *a->loop;
 }
 
 static bool all_defined(const struct syntax *s, struct error *e) {

@@ -50,5 +50,6 @@ struct automaton {
 // Refuses what is left recursive, what can't be written at all, and what is too large.
 bool pda_make(struct automaton *a, const struct syntax *s, int32_t root, struct error *e);
 void pda_free(struct automaton *a);
+size_t pda_bytes(const struct automaton *a); // of memory, about
 
 #endif

@@ -172,8 +172,8 @@ bool dfa_empty(const struct dfa *d) {
 
 // --- as rules ------------------------------------------------------------------------------------
 
-static void add_quoted(struct syntax *s, int32_t alt, uint32_t lo, uint32_t hi) {
-    static const char *const named = "\b\t\n\f\r\"\\", *const letters = "btnfr\"\\";
+static void add_quoted(struct syntax *s, int32_t alt, uint32_t lo, uint32_t hi, char quote) {
+    const char named[] = {'\b', '\t', '\n', '\f', '\r', '\\', quote, 0}, *letters = "btnfr\\";
     for (uint32_t c = lo; c <= hi && c <= '\\'; c++) {
         const char *at = c ? strchr(named, (int)c) : NULL;
         bool escaped = c < 0x20 || at;
@@ -183,7 +183,7 @@ static void add_quoted(struct syntax *s, int32_t alt, uint32_t lo, uint32_t hi) 
         }
         struct str spelled = {0};
         if (at)
-            str_printf(&spelled, "\\%c", letters[at - named]);
+            str_printf(&spelled, "\\%c", *at == quote ? quote : letters[at - named]);
         else
             str_printf(&spelled, "\\u%04x", (unsigned)c);
         syn_add(s, alt, syn_text(s, str_sv(&spelled)));
@@ -193,14 +193,14 @@ static void add_quoted(struct syntax *s, int32_t alt, uint32_t lo, uint32_t hi) 
 }
 
 // A call of the rule for a set of characters; the same set is the same rule.
-static int32_t set_call(struct syntax *s, struct map *known, const struct chars *set, bool quoted) {
+static int32_t set_call(struct syntax *s, struct map *known, const struct chars *set, char quote) {
     struct sv key = sv_n((const char *)set->range, set->n * sizeof *set->range);
     int64_t rule = map_get(known, key);
     if (rule < 0) {
         int32_t alt = syn_alt(s);
         for (size_t i = 0; i < set->n; i++) {
-            if (quoted)
-                add_quoted(s, alt, set->range[i].lo, set->range[i].hi);
+            if (quote)
+                add_quoted(s, alt, set->range[i].lo, set->range[i].hi, quote);
             else
                 syn_add_chars(s, alt, set->range[i].lo, set->range[i].hi);
         }
@@ -228,7 +228,7 @@ static bool first_to(const struct dfa *d, size_t state, size_t class) {
     return next[class] >= 0;
 }
 
-int32_t dfa_rule(struct syntax *s, const struct dfa *d, bool quoted, const char *name) {
+int32_t dfa_rule(struct syntax *s, const struct dfa *d, char quote, const char *name) {
     int32_t first = (int32_t)s->rules;
     struct map known = {0};
     struct chars set = {0};
@@ -240,7 +240,7 @@ int32_t dfa_rule(struct syntax *s, const struct dfa *d, bool quoted, const char 
             if (!first_to(d, i, c)) continue;
             int32_t to = d->next[i * d->classes + c], seq = syn_seq(s);
             set_to(d, i, to, &set);
-            syn_add(s, seq, set_call(s, &known, &set, quoted));
+            syn_add(s, seq, set_call(s, &known, &set, quote));
             syn_add(s, seq, syn_call(s, first + to));
             syn_add(s, alt, seq);
         }

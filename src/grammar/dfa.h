@@ -34,9 +34,9 @@ bool dfa_not(struct dfa *d, struct error *e); // all other texts
 bool dfa_has(const struct dfa *d, struct sv text);
 bool dfa_empty(const struct dfa *d); // there is no text at all
 
-// A rule for the texts of d; quoted: as they are written inside of a JSON string, where each
-// character has one way to be written. -1 with an error.
-int32_t dfa_rule(struct syntax *s, const struct dfa *d, bool quoted, const char *name);
+// A rule for the texts of d. quote: as they are written between such quotes in JSON (and Python),
+// where each character has one way to be written; 0: as they are. -1 with an error.
+int32_t dfa_rule(struct syntax *s, const struct dfa *d, char quote, const char *name);
 
 // regex.c: a pattern as a syntax over code points instead of bytes, in which a call of REGEX_BEGIN
 // or REGEX_END is ^ or $. Returns the root's node.

@@ -4,7 +4,7 @@
 
 #include "base/map.h"
 #include "grammar/chars.h"
-#include "grammar/parts.h"
+#include "grammar/grammar.h"
 
 enum { NEST = 100 };
 

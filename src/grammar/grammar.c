@@ -6,12 +6,13 @@
 
 #include "base/mem.h"
 #include "grammar/machine.h"
-#include "grammar/parts.h"
 
 struct grammar {
     const struct lexicon *lexicon; // NULL: none
     struct automaton automaton;
     struct machine machine;
+    size_t fixed;        // bytes of the automaton
+    atomic_size_t bytes; // of the machine, when one last looked
     atomic_int users;
     struct matcher *matchers;
 };
@@ -30,13 +31,12 @@ static int32_t frame_rule(struct syntax *s, int32_t root, const struct grammar_f
     int32_t seq = syn_seq(s), space = syn_alt(s), rule = syn_rule(s, sv("answer"));
     syn_add(s, space, syn_text(s, sv("\n")));
     syn_add(s, space, syn_text(s, sv(" ")));
-    syn_add(s, seq, syn_until(s, f->after, true));
+    syn_add(s, seq, syn_until(s, f->after));
     syn_add(s, seq, syn_repeat(s, space, 0, 2));
     syn_add(s, seq, syn_call(s, root));
     if (f->open.n) {
-        int32_t alt = syn_alt(s), opened = syn_seq(s), special = syn_text(s, sv(LEX_SPECIAL));
-        syn_add(s, opened, syn_repeat(s, special, 0, 1));
-        syn_add(s, opened, syn_text(s, f->open));
+        int32_t alt = syn_alt(s), opened = syn_seq(s);
+        syn_add(s, opened, syn_mark(s, f->open));
         syn_add(s, opened, seq);
         syn_add(s, alt, opened);
         syn_add(s, alt, syn_call(s, root));
@@ -46,8 +46,8 @@ static int32_t frame_rule(struct syntax *s, int32_t root, const struct grammar_f
     return rule;
 }
 
-static struct grammar *make(const struct lexicon *l, struct syntax *s, int32_t root,
-                            const struct grammar_frame *f) {
+struct grammar *grammar_rules(const struct lexicon *l, struct syntax *s, int32_t root,
+                              const struct grammar_frame *f) {
     struct grammar *g = mem_alloc(sizeof *g);
     bool ok = !s->e->set && pda_make(&g->automaton, s, frame_rule(s, root, f), s->e);
     syn_free(s);
@@ -58,8 +58,17 @@ static struct grammar *make(const struct lexicon *l, struct syntax *s, int32_t r
     g->lexicon = l;
     g->users = 1;
     machine_open(&g->machine, &g->automaton, l ? l->longest : 1);
+    g->fixed = sizeof *g + pda_bytes(&g->automaton);
+    g->bytes = g->machine.bytes;
     return g;
 }
+
+struct grammar *grammar_share(struct grammar *g) {
+    atomic_fetch_add(&g->users, 1);
+    return g;
+}
+
+size_t grammar_bytes(const struct grammar *g) { return g->fixed + g->bytes; }
 
 static bool fits(struct sv text, const char *what, struct error *e) {
     return text.n <= GRAMMAR_BYTES ||
@@ -70,20 +79,20 @@ struct grammar *grammar_gbnf(const struct lexicon *l, struct sv text, const stru
                              struct error *e) {
     struct syntax s = {.e = e};
     if (!fits(text, "grammar", e)) return NULL;
-    return make(l, &s, gbnf_read(&s, text), f);
+    return grammar_rules(l, &s, gbnf_read(&s, text), f);
 }
 
 struct grammar *grammar_regex(const struct lexicon *l, struct sv pattern,
                               const struct grammar_frame *f, struct error *e) {
     struct syntax s = {.e = e};
     if (!fits(pattern, "regular expression", e)) return NULL;
-    return make(l, &s, regex_read(&s, pattern), f);
+    return grammar_rules(l, &s, regex_read(&s, pattern), f);
 }
 
 struct grammar *grammar_schema(const struct lexicon *l, struct json_object *schema,
                                const struct grammar_frame *f, struct error *e) {
     struct syntax s = {.e = e};
-    return make(l, &s, schema_read(&s, schema), f);
+    return grammar_rules(l, &s, schema_read(&s, schema), f);
 }
 
 void grammar_close(struct grammar *g) {
@@ -128,6 +137,7 @@ static void clean(struct grammar *g) {
     n = 0;
     for (struct matcher *m = g->matchers; m; m = m->next) root[n++] = &m->set;
     machine_clean(&g->machine, root, n);
+    g->bytes = g->machine.bytes;
     free(root);
 }
 
@@ -159,17 +169,22 @@ static void allow(const struct lexicon *l, uint32_t token, uint64_t *mask) {
     }
 }
 
-// Adds the tokens of a tree whose bytes may follow a set.
+// Adds the tokens of a tree whose bytes may follow a set. Bytes of the groups `home` lead from that
+// set back to what is like it: tokens of these alone are all allowed, and need no steps. known:
+// they are in mask.
 static void walk(struct machine *m, const struct lexicon *l, const struct lex_tree *t, int32_t from,
-                 uint64_t *mask) {
+                 uint64_t home, bool known, uint64_t *mask) {
     int32_t at[LEX_LONGEST + 1];
     at[0] = from;
     for (uint32_t i = 0; i < t->nodes;) {
         const struct lex_node *n = &t->node[i];
         int32_t to = machine_step(m, at[n->depth - 1], n->byte);
+        bool all = to >= 0 && !(t->below[i] & ~home) && m->set[to].like == from;
         at[n->depth] = to;
         if (to >= 0) allow(l, n->token, mask);
-        i = to >= 0 ? i + 1 : n->after;
+        for (uint32_t k = i + 1; all && !known && k < n->after; k++)
+            allow(l, t->node[k].token, mask);
+        i = to >= 0 && !all ? i + 1 : n->after;
     }
 }
 
@@ -188,9 +203,8 @@ static bool returns(struct machine *m, int32_t from, int lo, int hi, int more, i
     return true;
 }
 
-// Whether a set is one in which any plain character may come, as inside of a string: then all
-// plain tokens may.
-static bool any_plain(struct machine *m, int32_t set) {
+// The same after any whole character beyond ASCII, and not within one.
+static bool returns_whole(struct machine *m, int32_t set) {
     static const struct {
         unsigned char lo, hi, next_lo, next_hi, more; // more: after the next
     } lead[] = {
@@ -198,16 +212,39 @@ static bool any_plain(struct machine *m, int32_t set) {
         {0xee, 0xef, 0x80, 0xbf, 1}, {0xf0, 0xf0, 0x90, 0xbf, 2}, {0xf1, 0xf3, 0x80, 0xbf, 2},
         {0xf4, 0xf4, 0x80, 0x8f, 2},
     };
-    if (!returns(m, set, ' ', '!', 0, set) || !returns(m, set, '#', '[', 0, set) ||
-        !returns(m, set, ']', '~', 0, set) || !returns(m, set, 0xc2, 0xdf, 1, set))
-        return false;
+    for (int b = 0xc2; b <= 0xf4; b++) {
+        int32_t to = machine_step(m, set, (unsigned char)b);
+        if (to < 0 || m->set[to].like == set) return false;
+    }
+    if (!returns(m, set, 0xc2, 0xdf, 1, set)) return false;
     for (size_t i = 0; i < sizeof lead / sizeof *lead; i++)
         for (int b = lead[i].lo; b <= lead[i].hi; b++) {
             int32_t to = machine_step(m, set, (unsigned char)b);
-            if (to < 0 || !returns(m, to, lead[i].next_lo, lead[i].next_hi, lead[i].more, set))
-                return false;
+            if (!returns(m, to, lead[i].next_lo, lead[i].next_hi, lead[i].more, set)) return false;
         }
     return true;
+}
+
+// The groups of bytes after any of which all is like it was, as inside of a string.
+static uint64_t home_groups(struct machine *m, int32_t set) {
+    uint64_t home = ((uint64_t)1 << LEX_GROUPS) - 1;
+    for (int b = 0; b < 128; b++)
+        if (home >> lex_group[b] & 1 && !returns(m, set, b, b, 0, set))
+            home &= ~((uint64_t)1 << lex_group[b]);
+    if (returns(m, set, 0x80, 0xff, 0, set)) return home;
+    home &= ~((uint64_t)1 << LEX_LOOSE);
+    return returns_whole(m, set) ? home : home & ~((uint64_t)1 << LEX_WHOLE);
+}
+
+static void allow_groups(const struct lexicon *l, uint64_t home, uint64_t *mask) {
+    if (!(l->plain_groups & ~home)) {
+        memcpy(mask, l->plain_set, l->words * sizeof *mask);
+        return;
+    }
+    for (size_t i = 0; i < l->tokens && home; i++) {
+        bool all = l->groups[i] && !(l->groups[i] & ~home);
+        mask[i / 64] |= (uint64_t)all << (i % 64);
+    }
 }
 
 const uint64_t *matcher_mask(struct matcher *m) {
@@ -217,16 +254,15 @@ const uint64_t *matcher_mask(struct matcher *m) {
     int32_t set = m->set < 0 ? m->set : machine->set[m->set].like;
     if (set < 0) return NULL;
     if (machine->set[set].mask) return machine->set[set].mask;
-    uint64_t *mask = mem_array(l->words, sizeof *mask);
+    uint64_t *mask = mem_array(l->words, sizeof *mask), home = home_groups(machine, set);
     machine->bytes += l->words * sizeof *mask;
-    if (any_plain(machine, set))
-        memcpy(mask, l->plain_set, l->words * sizeof *mask);
-    else
-        walk(machine, l, &l->plain, set, mask);
-    walk(machine, l, &l->rest, set, mask);
+    allow_groups(l, home, mask);
+    if (l->plain_groups & ~home) walk(machine, l, &l->plain, set, home, true, mask);
+    walk(machine, l, &l->rest, set, home, false, mask);
     if (machine->set[set].done)
         for (size_t i = 0; i < l->words; i++) mask[i] |= l->ends[i];
     machine->set[set].mask = mask;
+    m->grammar->bytes = machine->bytes;
     return mask;
 }
 

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "grammar/lexicon.h"
+#include "grammar/syntax.h"
 
 enum { GRAMMAR_BYTES = 1 << 20 }; // of a grammar's text
 
@@ -35,6 +36,16 @@ struct grammar *grammar_regex(const struct lexicon *l, struct sv pattern,
 // JSON that a JSON Schema allows (drafts 7 to 2020-12), with its properties in the schema's order.
 struct grammar *grammar_schema(const struct lexicon *l, struct json_object *schema,
                                const struct grammar_frame *f, struct error *e);
+// Of rules that the caller has written, from one of them on; s is freed. NULL when s->e is set.
+struct grammar *grammar_rules(const struct lexicon *l, struct syntax *s, int32_t root,
+                              const struct grammar_frame *f);
+// The same forms as rules within others: the rule that stands for all of it; 0 when s->e is set.
+int32_t gbnf_read(struct syntax *s, struct sv text);
+int32_t regex_read(struct syntax *s, struct sv pattern);
+int32_t schema_read(struct syntax *s, struct json_object *schema);
+// The same once more, to be closed too, and about the memory that it takes. By any thread.
+struct grammar *grammar_share(struct grammar *g);
+size_t grammar_bytes(const struct grammar *g);
 void grammar_close(struct grammar *g); // NULL is fine
 
 struct matcher;

@@ -5,6 +5,16 @@
 
 #include "base/mem.h"
 
+// Controls, digits, a to f, g to z, the same of capitals, and each other character.
+const unsigned char lex_group[128] = {
+    5,  5,  5,  5,  5,  5,  5,  5,  5,  2,  3,  5,  5,  4,  5,  5,  5,  5,  5,  5,  5,  5,
+    5,  5,  5,  5,  5,  5,  5,  5,  5,  5,  11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
+    23, 24, 25, 26, 6,  6,  6,  6,  6,  6,  6,  6,  6,  6,  27, 28, 29, 30, 31, 32, 33, 9,
+    9,  9,  9,  9,  9,  10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10,
+    10, 10, 10, 34, 35, 36, 37, 38, 39, 7,  7,  7,  7,  7,  7,  8,  8,  8,  8,  8,  8,  8,
+    8,  8,  8,  8,  8,  8,  8,  8,  8,  8,  8,  8,  8,  40, 41, 42, 43, 5,
+};
+
 struct entry {
     struct sv text;
     int32_t id;
@@ -32,6 +42,24 @@ static void add_node(struct lex_tree *t, unsigned char byte, size_t depth) {
 // The nodes on the way to `last` below depth end here.
 static void close_nodes(struct lex_tree *t, const uint32_t *path, size_t from, size_t to) {
     for (size_t d = from; d < to; d++) t->node[path[d]].after = (uint32_t)t->nodes;
+}
+
+static uint64_t group_bit(unsigned char byte, bool whole) {
+    return (uint64_t)1 << (byte < 128 ? lex_group[byte] : whole ? LEX_WHOLE : LEX_LOOSE);
+}
+
+// From the leaves to the root.
+static void add_groups(struct lex_tree *t, bool whole) {
+    uint32_t path[LEX_LONGEST + 1] = {0}, *up = mem_array(t->nodes, sizeof *up);
+    t->below = mem_array(t->nodes, sizeof *t->below);
+    for (uint32_t i = 0; i < t->nodes; i++) {
+        path[t->node[i].depth] = i;
+        up[i] = path[t->node[i].depth - 1];
+    }
+    for (uint32_t i = (uint32_t)t->nodes; i-- > 0;)
+        if (t->node[i].depth > 1)
+            t->below[up[i]] |= t->below[i] | group_bit(t->node[i].byte, whole);
+    free(up);
 }
 
 // list is sorted, so that what begins alike is side by side.
@@ -75,6 +103,7 @@ struct lexicon *lex_open(const struct sv *text, size_t tokens, const int32_t *en
     l->words = (tokens + 63) / 64;
     l->more = mem_array(tokens + 1, sizeof *l->more);
     l->plain_set = mem_array(l->words, sizeof *l->plain_set);
+    l->groups = mem_array(tokens, sizeof *l->groups);
     l->ends = mem_array(l->words, sizeof *l->ends);
     for (size_t i = 0; i < count; i++)
         if (ends[i] >= 0 && (size_t)ends[i] < tokens)
@@ -87,10 +116,14 @@ struct lexicon *lex_open(const struct sv *text, size_t tokens, const int32_t *en
             if (l->ends[i / 64] >> (i % 64) & 1) continue;
             if (text[i].n > l->longest) l->longest = text[i].n;
             if (plain) l->plain_set[i / 64] |= (uint64_t)1 << (i % 64);
+            for (size_t k = 0; plain && k < text[i].n; k++)
+                l->groups[i] |= group_bit((unsigned char)text[i].p[k], true);
+            l->plain_groups |= l->groups[i];
             list[n++] = (struct entry){text[i], (int32_t)i};
         }
         if (n) qsort(list, n, sizeof *list, by_text);
         build(l, plain ? &l->plain : &l->rest, list, n);
+        add_groups(plain ? &l->plain : &l->rest, plain);
     }
     free(list);
     return l;
@@ -100,7 +133,10 @@ void lex_close(struct lexicon *l) {
     if (!l) return;
     free(l->more);
     free(l->plain.node);
+    free(l->plain.below);
     free(l->rest.node);
+    free(l->rest.below);
+    free(l->groups);
     free(l->plain_set);
     free(l->ends);
     free(l->text);

@@ -10,6 +10,7 @@ enum { LEX_LONGEST = 256 };
 
 // Before a special token's name where it stands for the token: no text has this byte.
 #define LEX_SPECIAL "\xff"
+enum { LEX_SPECIAL_BYTE = 0xff };
 
 // A tree's nodes, each before its children, in the order of their bytes.
 struct lex_node {
@@ -21,8 +22,15 @@ struct lex_node {
 
 struct lex_tree {
     struct lex_node *node;
+    uint64_t *below; // [nodes] groups of the bytes that hang below
     size_t nodes, cap;
 };
+
+// Bytes by what grammars tell apart: each of ASCII's marks alone, letters and digits in a few
+// groups. What is not ASCII is a group of its own in whole characters, and another one in loose
+// bytes.
+enum { LEX_WHOLE, LEX_LOOSE, LEX_GROUPS = 44 };
+extern const unsigned char lex_group[128];
 
 struct lexicon {
     size_t tokens, words; // ids are below tokens; 64-bit words of a set of ids
@@ -32,9 +40,11 @@ struct lexicon {
     // Tokens of whole printable characters but " and \, which strings hold as they are; and the
     // rest.
     struct lex_tree plain, rest;
-    uint64_t *plain_set; // [words]
-    uint64_t *ends;      // [words] tokens that end an answer
-    char *text;          // of token i: length[i] bytes from at[i]; 0: it is never allowed
+    uint64_t *plain_set;   // [words]
+    uint64_t *groups;      // [tokens] of a plain token's bytes, as bits; 0: it is not plain
+    uint64_t plain_groups; // of all plain tokens
+    uint64_t *ends;        // [words] tokens that end an answer
+    char *text;            // of token i: length[i] bytes from at[i]; 0: it is never allowed
     uint32_t *at;
     uint16_t *length;
 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "grammar/dfa.h"
-#include "grammar/parts.h"
+#include "grammar/grammar.h"
 
 enum { NEST = 100 };
 
@@ -264,7 +264,7 @@ int32_t regex_parse(struct syntax *s, struct sv pattern) {
 int32_t regex_read(struct syntax *s, struct sv pattern) {
     struct dfa d = {0};
     int32_t rule = -1;
-    if (dfa_regex(&d, pattern, false, s->e)) rule = dfa_rule(s, &d, false, "regular expression");
+    if (dfa_regex(&d, pattern, false, s->e)) rule = dfa_rule(s, &d, 0, "regular expression");
     dfa_free(&d);
     return rule;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "grammar/parts.h"
+#include "grammar/grammar.h"
 
 bool schema_refuse(struct schema *x, const struct place *at, const char *key, const char *fmt,
                    ...) {
@@ -153,7 +153,7 @@ static int32_t choose(struct schema *x, const struct places *p, const struct pla
 
 // --- values --------------------------------------------------------------------------------------
 
-struct sv schema_text(struct json_object *v) {
+struct sv schema_json(struct json_object *v) {
     return v ? sv(json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN |
                                                         JSON_C_TO_STRING_NOSLASHESCAPE))
              : sv("null");
@@ -164,12 +164,21 @@ static int32_t one_of_values(struct schema *x, const struct shape *h) {
     size_t n;
     int32_t alt = syn_alt(x->s);
     if (!schema_values(x, h, &value, &n)) return 0;
-    for (size_t i = 0; i < n; i++) syn_add(x->s, alt, syn_text(x->s, schema_text(value[i])));
+    for (size_t i = 0; i < n; i++) syn_add(x->s, alt, schema_constant(x, value[i]));
     free(value);
     return alt;
 }
 
-static int32_t of_shape(struct schema *x, const struct shape *h) {
+static int32_t arguments(struct schema *x, const struct shape *h) {
+    if (h->values)
+        return schema_refuse(x, h->values, "",
+                             "an enum of whole arguments can't be written in calls");
+    return h->types & TYPE_OBJECT ? schema_object(x, h) : syn_alt(x->s);
+}
+
+int32_t schema_of_shape(struct schema *x, const struct shape *h) {
+    if (x->level == LEVEL_ARGUMENTS) return arguments(x, h);
+    if (x->level == LEVEL_TAG) return schema_tagged(x, h);
     if (h->values) return one_of_values(x, h);
     struct syntax *s = x->s;
     int32_t alt = syn_alt(s);
@@ -177,9 +186,9 @@ static int32_t of_shape(struct schema *x, const struct shape *h) {
     if (h->types & TYPE_ARRAY) syn_add(s, alt, schema_array(x, h));
     if (h->types & TYPE_STRING) syn_add(s, alt, schema_string(x, h));
     if (h->types & (TYPE_INTEGER | TYPE_FRACTION)) syn_add(s, alt, schema_number(x, h));
-    if (h->types & TYPE_BOOLEAN) syn_add(s, alt, syn_text(s, sv("true")));
-    if (h->types & TYPE_BOOLEAN) syn_add(s, alt, syn_text(s, sv("false")));
-    if (h->types & TYPE_NULL) syn_add(s, alt, syn_text(s, sv("null")));
+    if (h->types & TYPE_BOOLEAN) syn_add(s, alt, schema_word(x, "true", "True"));
+    if (h->types & TYPE_BOOLEAN) syn_add(s, alt, schema_word(x, "false", "False"));
+    if (h->types & TYPE_NULL) syn_add(s, alt, schema_word(x, "null", "None"));
     return alt;
 }
 
@@ -191,7 +200,7 @@ static int32_t value_node(struct schema *x, struct places *p) {
     struct place *at = find_choice(p, &key, &bit);
     if (at) return choose(x, p, at, key, bit);
     struct shape h;
-    int32_t node = schema_shape(x, p, &h) ? of_shape(x, &h) : 0;
+    int32_t node = schema_shape(x, p, &h) ? schema_of_shape(x, &h) : 0;
     shape_free(&h);
     return node;
 }
@@ -200,6 +209,7 @@ int32_t schema_value(struct schema *x, const struct places *list) {
     static const struct place top = {.at = ""};
     struct places p = {0};
     struct str key = {0};
+    str_printf(&key, "%d %u ", x->level, x->level == LEVEL_TAG ? x->kinds : 0);
     for (size_t i = 0; i < list->n; i++) {
         if (!push(x, &p, list->p[i])) break;
         str_printf(&key, "%s %d ", list->p[i].at, list->p[i].done);
@@ -228,7 +238,7 @@ static bool values_apart(struct schema *x, const struct shape *a, const struct s
     size_t n, m;
     bool ok = schema_values(x, a, &u, &n) && schema_values(x, b, &v, &m);
     for (size_t i = 0; ok && i < n; i++)
-        for (size_t k = 0; ok && k < m; k++) ok = !sv_eq(schema_text(u[i]), schema_text(v[k]));
+        for (size_t k = 0; ok && k < m; k++) ok = !sv_eq(schema_json(u[i]), schema_json(v[k]));
     free(u);
     free(v);
     return ok;
@@ -326,8 +336,14 @@ static bool old_draft(struct json_object *schema) {
            sv_find(name, sv("draft-06"), 0) >= 0 || sv_find(name, sv("draft-07"), 0) >= 0;
 }
 
-int32_t schema_read(struct syntax *s, struct json_object *schema) {
-    struct schema x = {.s = s, .root = schema, .e = s->e, .refs_alone = old_draft(schema)};
+static int32_t read_as(struct syntax *s, struct json_object *schema, const struct notation *n,
+                       enum schema_level level) {
+    struct schema x = {.s = s,
+                       .root = schema,
+                       .how = n,
+                       .level = level,
+                       .e = s->e,
+                       .refs_alone = old_draft(schema)};
     struct places p = {0};
     int32_t root = syn_rule(s, sv("root"));
     x.anything = json_object_new_boolean(true);
@@ -337,4 +353,13 @@ int32_t schema_read(struct syntax *s, struct json_object *schema) {
     map_free(&x.rules);
     arena_free(&x.arena);
     return root;
+}
+
+int32_t schema_read(struct syntax *s, struct json_object *schema) {
+    static const struct notation json = {.kind = NOTATION_JSON};
+    return read_as(s, schema, &json, LEVEL_INSIDE);
+}
+
+int32_t notation_arguments(struct syntax *s, struct json_object *schema, const struct notation *n) {
+    return read_as(s, schema, n, LEVEL_ARGUMENTS);
 }

@@ -3,6 +3,8 @@
 // A value may have to obey several schemas at once: those at the places that $ref, allOf, and a
 // chosen branch of anyOf or oneOf lead to. Each list of places gets a rule, so recursion ends. What
 // all places of a list say together about a value's own kind is a shape.
+//
+// What is written is JSON, or another notation of it (notation.h).
 #ifndef GRAMMAR_SCHEMA_H
 #define GRAMMAR_SCHEMA_H
 
@@ -10,6 +12,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "grammar/dfa.h"
+#include "grammar/notation.h"
 #include "grammar/syntax.h"
 
 enum {
@@ -66,8 +69,16 @@ struct shape {
     bool has_text;
 };
 
+// Where a value stands in a notation: it is all the arguments of a call; one of them, between tags;
+// or within one. JSON that is no call is the last from the beginning.
+enum schema_level { LEVEL_ARGUMENTS, LEVEL_TAG, LEVEL_INSIDE };
+
 struct schema {
     struct syntax *s;
+    const struct notation *how;
+    enum schema_level level;
+    unsigned kinds; // LEVEL_TAG: what a reader takes the value for (kinds.h)
+    bool words;     // Python's words stand for JSON's
     struct json_object *root;
     struct json_object *anything; // the schema true
     struct error *e;
@@ -82,6 +93,7 @@ struct schema {
 // All of these return a node of x->s, or 0 after an error.
 
 // schema.c
+int32_t schema_of_shape(struct schema *x, const struct shape *h);
 int32_t schema_value(struct schema *x, const struct places *list); // a call of the list's rule
 struct place *schema_add(struct schema *x, struct places *p, struct json_object *schema,
                          const char *at, const char *key);
@@ -102,6 +114,8 @@ bool schema_values(struct schema *x, const struct shape *h, struct json_object *
 
 // schema_scalar.c
 int32_t schema_string(struct schema *x, const struct shape *h);
+// The texts that its pattern, format and lengths leave; d is the caller's in any case.
+bool schema_texts(struct schema *x, const struct shape *h, struct dfa *d);
 int32_t schema_number(struct schema *x, const struct shape *h);
 bool schema_in_bounds(const struct shape *h, struct json_object *number);
 bool schema_format(struct schema *x, const struct place *at, struct sv name, struct dfa *out);
@@ -111,7 +125,18 @@ void schema_basics(struct schema *x); // the rules that every schema has
 int32_t schema_object(struct schema *x, const struct shape *h);
 int32_t schema_array(struct schema *x, const struct shape *h);
 
-// The text of a value, as an enum has it.
-struct sv schema_text(struct json_object *v);
+// schema_notation.c: each of these is a node in the notation.
+int32_t schema_text(struct schema *x, const struct dfa *d); // texts of d, quoted
+int32_t schema_word(struct schema *x, const char *json, const char *python);
+int32_t schema_constant(struct schema *x, struct json_object *v);
+int32_t schema_key(struct schema *x, struct sv name); // of an object that is no call's arguments
+// Of an argument: a name that can't be written is refused at its place.
+int32_t schema_argument(struct schema *x, const struct place *at, struct sv name);
+int32_t schema_tagged(struct schema *x, const struct shape *h); // all behind the key's name
+int32_t schema_tag_end(struct schema *x, int32_t key);          // key: a node, its name again
+bool schema_names(struct dfa *keys, struct error *e); // leaves those that need no quotes anywhere
+
+// The JSON text of a value.
+struct sv schema_json(struct json_object *v);
 
 #endif

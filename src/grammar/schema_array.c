@@ -131,7 +131,7 @@ static int32_t different(struct schema *x, const struct shape *h, struct json_ob
                 syn_add(s, seq, syn_text(s, sv(",")));
                 syn_add(s, seq, syn_call(s, x->space));
             }
-            syn_add(s, seq, syn_text(s, schema_text(value[i])));
+            syn_add(s, seq, schema_constant(x, value[i]));
             syn_add(s, seq, syn_call(s, x->space));
             syn_add(s, seq, syn_call(s, first + (int32_t)(set | 1u << i)));
             syn_add(s, alt, seq);
@@ -147,7 +147,7 @@ static size_t each_once(struct json_object **value, size_t n) {
     for (size_t i = 0; i < n; i++) {
         bool known = false;
         for (size_t k = 0; k < kept; k++)
-            known |= sv_eq(schema_text(value[k]), schema_text(value[i])) ||
+            known |= sv_eq(schema_json(value[k]), schema_json(value[i])) ||
                      (!json_object_is_type(value[i], json_type_string) &&
                       !json_object_is_type(value[i], json_type_boolean) &&
                       !json_object_is_type(value[i], json_type_null));

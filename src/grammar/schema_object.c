@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "grammar/kinds.h"
 #include "grammar/schema.h"
 
 struct member {
@@ -15,6 +16,7 @@ struct member {
 
 struct object {
     struct schema *x;
+    enum { BRACES, WORDS, TAGS } form; // {KEY:VALUE,...}, (KEY=VALUE, ...), tags
     const struct shape *h;
     struct member *member;
     size_t n, cap;
@@ -135,7 +137,7 @@ static int32_t member_rule(struct object *o, int32_t key, int32_t value, const c
     int32_t seq = syn_seq(s), rule = syn_rule(s, sv(name));
     syn_add(s, seq, key);
     syn_add(s, seq, syn_call(s, o->x->space));
-    syn_add(s, seq, syn_text(s, sv(":")));
+    syn_add(s, seq, syn_text(s, sv(o->form == WORDS ? "=" : ":")));
     syn_add(s, seq, syn_call(s, o->x->space));
     syn_add(s, seq, value);
     syn_add(s, seq, syn_call(s, o->x->space));
@@ -143,21 +145,54 @@ static int32_t member_rule(struct object *o, int32_t key, int32_t value, const c
     return rule;
 }
 
+// key, key_again: nodes.
+static int32_t tag_rule(struct object *o, int32_t key, int32_t value, int32_t key_again,
+                        const char *name) {
+    struct syntax *s = o->x->s;
+    const struct notation *n = o->x->how;
+    int32_t seq = syn_seq(s), rule = syn_rule(s, sv(name));
+    syn_add(s, seq, syn_mark(s, sv(n->key_open)));
+    syn_add(s, seq, key);
+    if (n->quoted) syn_add(s, seq, syn_text(s, sv("\"")));
+    syn_add(s, seq, value);
+    syn_add(s, seq, schema_tag_end(o->x, key_again));
+    syn_add(s, seq, syn_call(s, o->x->space));
+    syn_define(s, rule, seq);
+    return rule;
+}
+
+// The value of a member, which has one in a tag of its own where the members do. name NULL: any.
+static int32_t member_value(struct object *o, const char *name, const struct places *value) {
+    struct schema *x = o->x;
+    if (o->form != TAGS) return schema_value(x, value);
+    struct json_object *own = name ? schema_member(x->root, sv(name)) : NULL;
+    x->level = LEVEL_TAG;
+    x->kinds = own ? schema_kinds(own) : 0;
+    int32_t node = schema_value(x, value);
+    x->level = LEVEL_INSIDE;
+    return node;
+}
+
 static void make_member(struct object *o, struct member *m, const struct key_patterns *k) {
+    struct schema *x = o->x;
     struct places value = {0};
-    struct str key = {0};
+    struct sv name = sv(m->name);
     unsigned set = 0;
     bool may = true;
     for (size_t i = 0; i < k->n; i++)
         if (dfa_has(&k->p[i].keys, sv(m->name))) set |= 1u << i;
     for (size_t i = 0; i < o->h->places->n; i++)
         may = add_schemas(o, &o->h->places->p[i], m->name, k, set, &value) && may;
-    if (!may || schema_never(&value) || o->x->e->set) return;
-    struct json_object *name = json_object_new_string(m->name);
-    str_add(&key, schema_text(name));
-    m->rule = member_rule(o, syn_text(o->x->s, str_sv(&key)), schema_value(o->x, &value), m->name);
-    json_object_put(name);
-    str_free(&key);
+    if (!may || schema_never(&value) || x->e->set) return;
+    int32_t node = member_value(o, m->name, &value);
+    const struct place *at = o->h->places->p;
+    if (o->form == TAGS)
+        m->rule =
+            tag_rule(o, schema_argument(x, at, name), node, schema_argument(x, at, name), m->name);
+    else if (o->form == WORDS)
+        m->rule = member_rule(o, schema_argument(x, at, name), node, m->name);
+    else
+        m->rule = member_rule(o, schema_key(x, name), node, m->name);
 }
 
 // The keys that match the patterns of a set and no others, and that are no member's name.
@@ -198,26 +233,35 @@ static bool is_open(const struct places *p) {
     return open;
 }
 
+// A node for such keys; *may: there are any.
+static int32_t other_key(struct object *o, const struct key_patterns *k, unsigned set, bool *may) {
+    struct schema *x = o->x;
+    struct dfa keys = {0};
+    bool bare = o->form != BRACES || x->how->kind == NOTATION_QUOTED;
+    int32_t node = 0;
+    bool ok = other_keys(o, k, set, &keys) && (!bare || schema_names(&keys, x->e));
+    *may = ok && !dfa_empty(&keys);
+    if (*may && bare)
+        node = syn_call(x->s, dfa_rule(x->s, &keys, 0, "key"));
+    else if (*may)
+        node = schema_text(x, &keys);
+    dfa_free(&keys);
+    return node;
+}
+
 static void add_others(struct object *o, const struct key_patterns *k, unsigned set, int32_t alt) {
     struct syntax *s = o->x->s;
     struct places value = {0};
-    struct dfa keys = {0};
     bool may = set || is_open(o->h->places);
     for (size_t i = 0; i < o->h->places->n; i++)
         may = add_schemas(o, &o->h->places->p[i], NULL, k, set, &value) && may;
     if (!may || schema_never(&value) || o->x->e->set) return;
-    int32_t key = syn_seq(s);
-    if (!o->n && !k->n) {
-        syn_add(s, key, syn_call(s, o->x->text));
-    } else if (other_keys(o, k, set, &keys)) {
-        syn_add(s, key, syn_text(s, sv("\"")));
-        syn_add(s, key, syn_call(s, dfa_rule(s, &keys, true, "key")));
-        syn_add(s, key, syn_text(s, sv("\"")));
-    }
-    if (dfa_empty(&keys) && keys.states) may = false;
-    dfa_free(&keys);
+    bool any = o->form == BRACES && o->x->how->kind != NOTATION_QUOTED && !o->n && !k->n;
+    int32_t key = any ? syn_call(s, o->x->text) : other_key(o, k, set, &may);
     if (!may) return;
-    int32_t rule = member_rule(o, key, schema_value(o->x, &value), "other");
+    int32_t node = member_value(o, NULL, &value);
+    int32_t rule = o->form == TAGS ? tag_rule(o, key, node, other_key(o, k, set, &may), "other")
+                                   : member_rule(o, key, node, "other");
     syn_add(s, alt, syn_call(s, rule));
     if (o->other < 0) o->other = syn_rule(s, sv("other"));
 }
@@ -238,7 +282,7 @@ static bool make_members(struct object *o) {
 // --- their order ---------------------------------------------------------------------------------
 
 static void add_comma(struct object *o, int32_t seq, bool wanted) {
-    if (!wanted) return;
+    if (!wanted || o->form == TAGS) return;
     syn_add(o->x->s, seq, syn_text(o->x->s, sv(",")));
     syn_add(o->x->s, seq, syn_call(o->x->s, o->x->space));
 }
@@ -318,13 +362,18 @@ static int32_t in_order(struct object *o) {
 int32_t schema_object(struct schema *x, const struct shape *h) {
     struct object o = {.x = x, .h = h, .other = -1};
     struct syntax *s = x->s;
+    enum schema_level level = x->level;
+    if (level == LEVEL_ARGUMENTS && x->how->kind == NOTATION_TAGS) o.form = TAGS;
+    if (level == LEVEL_ARGUMENTS && x->how->kind == NOTATION_PYTHON) o.form = WORDS;
     int32_t seq = syn_seq(s);
+    x->level = LEVEL_INSIDE;
     if (add_members(&o) && make_members(&o)) {
-        syn_add(s, seq, syn_text(s, sv("{")));
+        if (o.form != TAGS) syn_add(s, seq, syn_text(s, sv(o.form == WORDS ? "(" : "{")));
         syn_add(s, seq, syn_call(s, x->space));
         syn_add(s, seq, in_order(&o));
-        syn_add(s, seq, syn_text(s, sv("}")));
+        if (o.form != TAGS) syn_add(s, seq, syn_text(s, sv(o.form == WORDS ? ")" : "}")));
     }
+    x->level = level;
     free(o.member);
     free(o.rule);
     map_free(&o.names);

@@ -16,9 +16,30 @@ enum { DIGITS = 15, FRACTION_DIGITS = 6, INTEGER_DIGITS = 18 };
 static int32_t regex_rule(struct schema *x, const char *regex, const char *name) {
     struct dfa d;
     int32_t rule = 0;
-    if (dfa_regex(&d, sv(regex), false, x->e)) rule = dfa_rule(x->s, &d, false, name);
+    if (dfa_regex(&d, sv(regex), false, x->e)) rule = dfa_rule(x->s, &d, 0, name);
     dfa_free(&d);
     return rule;
+}
+
+static int32_t string_of(struct schema *x, int64_t least, int64_t most) {
+    struct syntax *s = x->s;
+    int32_t seq = syn_seq(s);
+    syn_add(s, seq, syn_text(s, sv("\"")));
+    syn_add(s, seq, syn_repeat(s, syn_call(s, x->character), least, most));
+    syn_add(s, seq, syn_text(s, sv("\"")));
+    return seq;
+}
+
+static bool writes_json(const struct schema *x) {
+    return x->how->kind == NOTATION_JSON || x->how->kind == NOTATION_TAGS;
+}
+
+static int32_t any_text(struct schema *x) {
+    struct dfa d = {0};
+    if (writes_json(x)) return string_of(x, 0, -1);
+    int32_t node = dfa_length(&d, 0, -1, x->e) ? schema_text(x, &d) : 0;
+    dfa_free(&d);
+    return node;
 }
 
 void schema_basics(struct schema *x) {
@@ -35,11 +56,7 @@ void schema_basics(struct schema *x) {
     x->number =
         regex_rule(x, "-?(0|[1-9][0-9]{0,15})(\\.[0-9]{1,16})?([eE][+-]?[0-9]{1,2})?", "number");
     x->text = syn_rule(s, sv("string"));
-    int32_t seq = syn_seq(s);
-    syn_add(s, seq, syn_text(s, sv("\"")));
-    syn_add(s, seq, syn_repeat(s, syn_call(s, x->character), 0, -1));
-    syn_add(s, seq, syn_text(s, sv("\"")));
-    syn_define(s, x->text, seq);
+    syn_define(s, x->text, any_text(x));
 }
 
 // --- strings -------------------------------------------------------------------------------------
@@ -98,32 +115,24 @@ bool schema_format(struct schema *x, const struct place *at, struct sv name, str
     return false;
 }
 
+bool schema_texts(struct schema *x, const struct shape *h, struct dfa *d) {
+    struct error why = {0};
+    bool ok = dfa_length(d, h->min_length, h->max_length, &why) &&
+              (!h->has_text || dfa_and(d, &h->text, &why));
+    return ok || schema_refuse(x, h->places->p, h->has_text ? "pattern" : "maxLength",
+                               "with its length: %s", why.text);
+}
+
 int32_t schema_string(struct schema *x, const struct shape *h) {
-    struct syntax *s = x->s;
-    int32_t seq = syn_seq(s), inside;
-    struct dfa d = h->text, length = {0};
+    struct dfa d = {0};
     bool limits = h->min_length > 0 || h->max_length >= 0;
-    if (h->max_length >= 0 && h->max_length < h->min_length) return syn_alt(s);
-    if (!h->has_text && !limits) return syn_call(s, x->text);
-    if (h->has_text) {
-        struct error why = {0};
-        const char *key = "pattern";
-        bool ok = true;
-        if (limits) { // h's own automaton stays as it is
-            ok = dfa_length(&length, h->min_length, h->max_length, &why) &&
-                 dfa_and(&length, &d, &why);
-            d = length;
-        }
-        if (!ok) schema_refuse(x, h->places->p, key, "with its length: %s", why.text);
-        inside = ok ? syn_call(s, dfa_rule(s, &d, true, "pattern")) : 0;
-        dfa_free(&length);
-    } else {
-        inside = syn_repeat(s, syn_call(s, x->character), h->min_length, h->max_length);
-    }
-    syn_add(s, seq, syn_text(s, sv("\"")));
-    syn_add(s, seq, inside);
-    syn_add(s, seq, syn_text(s, sv("\"")));
-    return seq;
+    if (h->max_length >= 0 && h->max_length < h->min_length) return syn_alt(x->s);
+    if (!h->has_text && !limits) return syn_call(x->s, x->text);
+    if (!h->has_text && writes_json(x)) return string_of(x, h->min_length, h->max_length);
+    if (h->has_text && !limits) return schema_text(x, &h->text);
+    int32_t node = schema_texts(x, h, &d) ? schema_text(x, &d) : 0;
+    dfa_free(&d);
+    return node;
 }
 
 // --- numbers -------------------------------------------------------------------------------------
@@ -132,7 +141,7 @@ int32_t schema_string(struct schema *x, const struct shape *h) {
 // range becomes the limit.
 static int64_t scaled(struct json_object *v, int digits, bool up, bool *exact) {
     const int64_t limit = 1000000000000000000;
-    struct sv t = schema_text(v);
+    struct sv t = schema_json(v);
     bool negative = t.n && t.p[0] == '-', rest = false, seen = false;
     int64_t whole = 0, shift = digits;
     size_t i = negative;
@@ -349,7 +358,7 @@ static int32_t bounded(struct schema *x, const struct shape *h, int64_t a, int64
     if (ok && digits) // no point without digits
         ok = dfa_regex(&some, sv("-?[0-9]+(\\.[0-9]+)?"), false, x->e) && dfa_and(&d, &some, x->e);
     if (ok && h->multiple > 1) ok = multiples(&some, h->multiple, x->e) && dfa_and(&d, &some, x->e);
-    int32_t node = ok ? syn_call(x->s, dfa_rule(x->s, &d, false, "number")) : 0;
+    int32_t node = ok ? syn_call(x->s, dfa_rule(x->s, &d, 0, "number")) : 0;
     dfa_free(&d);
     dfa_free(&some);
     str_free(&regex);

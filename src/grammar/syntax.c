@@ -43,10 +43,28 @@ int32_t syn_text(struct syntax *s, struct sv text) {
     return seq;
 }
 
-int32_t syn_until(struct syntax *s, struct sv text, bool with) {
+int32_t syn_mark(struct syntax *s, struct sv text) {
+    if (!text.n) return syn_seq(s);
     int32_t at = (int32_t)s->text.n;
     str_add(&s->text, text);
-    return add_node(s, with ? SYN_UNTIL : SYN_WITHOUT, at, (int32_t)text.n);
+    return add_node(s, SYN_MARK, at, (int32_t)text.n);
+}
+
+int32_t syn_until(struct syntax *s, struct sv text) {
+    int32_t at = (int32_t)s->text.n;
+    str_add(&s->text, text);
+    return add_node(s, SYN_UNTIL, at, (int32_t)text.n);
+}
+
+int32_t syn_without(struct syntax *s, const struct sv *text, size_t n, struct sv first) {
+    int32_t at = (int32_t)s->text.n;
+    if (first.n) str_add(&s->text, first);
+    if (first.n || !n) str_addc(&s->text, 0);
+    for (size_t i = 0; i < n; i++) {
+        str_add(&s->text, text[i]);
+        str_addc(&s->text, 0);
+    }
+    return add_node(s, first.n ? SYN_OTHER : SYN_WITHOUT, at, (int32_t)s->text.n - at);
 }
 
 void syn_add(struct syntax *s, int32_t parent, int32_t child) {

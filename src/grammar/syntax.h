@@ -1,4 +1,5 @@
-// Within grammar/: the one form that every front end writes, rules over bytes.
+// The one form that every front end writes, rules over bytes; what knows of a format of its own
+// (chat/) writes it too, and makes a grammar of it (grammar_rules).
 //
 //   struct syntax s = {.e = &err};
 //   int32_t root = syn_rule(&s, sv("root")), body = syn_seq(&s);
@@ -21,8 +22,10 @@ enum syn_kind {
     SYN_RANGE,   // a byte from a to b
     SYN_REPEAT,  // its child, a to b times; b < 0: no end
     SYN_CALL,    // rule a
-    SYN_UNTIL,   // any bytes up to the first time that text [a, a + b) was read, with it
-    SYN_WITHOUT, // any bytes in which that text is not
+    SYN_MARK,    // text [a, a + b), also where special tokens stand for parts of it
+    SYN_UNTIL,   // any bytes up to the first time that this text was read, with it
+    SYN_WITHOUT, // any bytes in which none of the texts in it is, each of which ends with a NUL
+    SYN_OTHER,   // the same; what isn't white space does not begin with one of the first's bytes
 };
 
 struct syn_node {
@@ -41,7 +44,7 @@ struct syntax {
     size_t nodes, node_cap;
     struct syn_rule *rule;
     size_t rules, rule_cap;
-    struct str text; // of SYN_UNTIL and SYN_WITHOUT
+    struct str text; // of SYN_MARK, SYN_UNTIL, SYN_WITHOUT and SYN_OTHER
     struct error *e;
 };
 
@@ -52,7 +55,11 @@ int32_t syn_range(struct syntax *s, int lo, int hi);                       // by
 int32_t syn_repeat(struct syntax *s, int32_t child, int64_t a, int64_t b); // b < 0: no end
 int32_t syn_call(struct syntax *s, int32_t rule);
 int32_t syn_text(struct syntax *s, struct sv text);
-int32_t syn_until(struct syntax *s, struct sv text, bool with);
+int32_t syn_mark(struct syntax *s, struct sv text);
+int32_t syn_until(struct syntax *s, struct sv text);
+// Any bytes in which none of the texts is, and which, `first` being no empty text, begin with none
+// of its bytes, but for white space before them. In none of the texts is a NUL.
+int32_t syn_without(struct syntax *s, const struct sv *text, size_t n, struct sv first);
 void syn_add(struct syntax *s, int32_t parent, int32_t child);
 // Adds to the alternatives alt the characters from lo to hi (code points), in UTF-8.
 void syn_add_chars(struct syntax *s, int32_t alt, uint32_t lo, uint32_t hi);

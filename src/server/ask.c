@@ -8,6 +8,7 @@
 #include "grammar/grammar.h"
 #include "server/ask_grammar.h"
 #include "server/ask_sampling.h"
+#include "server/ask_tools.h"
 #include "server/body.h"
 
 enum { CHOICES_MOST = 128, TOPS_MOST = 20 };
@@ -100,7 +101,6 @@ static const struct {
 } unsupported[] = {
     {"functions", NAN, NULL},
     {"function_call", NAN, "none"},
-    {"guided_choice", NAN, NULL},
     {"prompt_logprobs", NAN, NULL},
     {"n_probs", 0, NULL},
     {"suffix", NAN, NULL},
@@ -222,42 +222,6 @@ static bool simplify(struct json_object *message, size_t at, struct refusal *r) 
     return !json_object_is_type(content, json_type_array) || join_parts(message, content, at, r);
 }
 
-static bool check_tools(struct json_object *tools, struct refusal *r) {
-    if (!json_object_is_type(tools, json_type_array))
-        return body_wrong_kind(r, "tools", "an array of tools", tools);
-    for (size_t i = 0; i < json_object_array_length(tools); i++) {
-        struct json_object *tool = json_object_array_get_idx(tools, i);
-        struct sv type = json_text_at(tool, "type");
-        if (!sv_is(type, "function"))
-            return refuse(r, 400, "tools", "tools[%zu].type is \"%.*s\"; it must be \"function\"",
-                          i, (int)(type.n < 40 ? type.n : 40), type.p);
-        struct json_object *function = json_at(tool, "function");
-        if (!json_object_is_type(function, json_type_object) || !json_text_at(function, "name").n)
-            return refuse(r, 400, "tools", "tools[%zu].function.name is missing", i);
-        struct json_object *schema = json_at(function, "parameters");
-        if (schema && !json_object_is_type(schema, json_type_object))
-            return refuse(r, 400, "tools",
-                          "tools[%zu].function.parameters must be an object, not %s", i,
-                          json_kind(schema));
-    }
-    return true;
-}
-
-// The tools that the model is told of. "none" is as if there were none.
-static bool read_tools(struct ask *a, struct json_object *o, struct refusal *r) {
-    struct json_object *tools = json_at(o, "tools"), *choice = json_at(o, "tool_choice");
-    bool parallel = true, any = !asks_nothing(tools, NAN, NULL);
-    if (any && !check_tools(tools, r)) return false;
-    if (!body_flag(o, "parallel_tool_calls", &parallel, r)) return false;
-    if (choice && !sv_is(json_text(choice), "auto") && !sv_is(json_text(choice), "none"))
-        return refuse(
-            r, 400, "tool_choice",
-            "\"tool_choice\" may be \"auto\" or \"none\": this server can't force a call");
-    a->one_call = !parallel;
-    if (any && !sv_is(json_text(choice), "none")) a->tools = json_object_get(tools);
-    return true;
-}
-
 static bool read_messages(struct ask *a, struct json_object *o, const struct text_model *m,
                           struct json_object *defaults, struct refusal *r) {
     struct error e = {0};
@@ -267,7 +231,7 @@ static bool read_messages(struct ask *a, struct json_object *o, const struct tex
         return body_wrong_kind(r, "messages", "an array of messages", list);
     size_t n = json_object_array_length(list);
     if (!n) return refuse(r, 400, "messages", "\"messages\" is empty");
-    if (!read_tools(a, o, r)) return false;
+    if (!ask_tools(a, o, r)) return false;
     for (size_t i = 0; i < n; i++)
         if (!simplify(json_object_array_get_idx(list, i), i, r)) return false;
     struct chat_options opt = {.fit_calls = true, .tools = a->tools};
@@ -320,6 +284,7 @@ void ask_free(struct ask *a) {
     str_free(&a->echoed);
     ids_free(&a->prompt.ids);
     json_object_put(a->tools);
+    json_object_put(a->callable);
     for (size_t i = 0; i < a->stops; i++) str_free(&a->stop[i]);
     *a = (struct ask){0};
 }

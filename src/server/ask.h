@@ -18,10 +18,14 @@ struct ask {
     bool echo;      // the prompt comes before the answer
     struct str echoed;
     struct text_prompt prompt; // of a chat, or its ids alone
-    struct json_object *tools; // that the model may call, or NULL; owned
-    bool one_call;             // and only one of them
-    int64_t max_new;           // -1: as many as the context holds
-    struct sampling sampling;  // its arrays are the ask's
+    struct json_object *tools; // that the model is told of, or NULL; owned
+    bool one_call;             // of which it may call only one
+    // Of these, those that it may call and in no other way than their schemas say; NULL: all, as it
+    // likes. Owned.
+    struct json_object *callable;
+    bool must_call;           // one at least, at once
+    int64_t max_new;          // -1: as many as the context holds
+    struct sampling sampling; // its arrays are the ask's
     struct loop loop;
     struct ids stop_ids; // that end the answer
     struct str stop[ASK_STOPS];

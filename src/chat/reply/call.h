@@ -8,6 +8,8 @@
 
 #include "chat/reply.h"
 #include "chat/reply/jscan.h"
+#include "grammar/kinds.h"
+#include "grammar/notation.h"
 
 enum call_kind { CALLS_JSON, CALLS_TAGS, CALLS_LITERAL, CALLS_TREE };
 
@@ -46,7 +48,17 @@ struct call_style {
 
     // A tree: call_open NAME name_close, then elements to the call's own end. Each of them is
     // mark <KEY> VALUE mark </KEY>, where VALUE is a text or elements; those of a list are items.
+    // The tags of keys and values are for those who write them.
     const char *mark;
+
+    // For those who write calls (call_grammar.c):
+    bool each;                // each call stands in a section of its own
+    bool own;                 // each stands in a message of its own, which nothing here can write
+    const char *keys[2];      // JSON: of the name and the arguments, instead of these two words
+    const char *first, *last; // JSON: members before and after those, with an id, as an option
+    const char *number;       // behind the name: the attribute with the call's number
+    const char *before, *behind; // what may stand around all sections
+    enum notation_says says;     // what an attribute of the keys says of the values
 };
 
 enum step {
@@ -146,6 +158,8 @@ struct reply {
     struct str out;
 };
 
+struct sv style_trigger(const struct call_style *s); // what a section begins with
+
 struct sv input_rest(const struct reply *r);
 void input_eat(struct reply *r, size_t n); // n bytes of the rest, into raw
 enum fit input_fits(const struct reply *r, const char *text);
@@ -175,23 +189,10 @@ bool unquote_json(struct sv quoted, struct str *out);
 // Python's escape after the backslash at rest[0]. Returns its bytes; 0: it is cut.
 size_t unescape_python(struct sv rest, struct str *out);
 
-// The parameters' types as JSON Schema has them.
-enum {
-    TYPE_STRING = 1,
-    TYPE_INTEGER = 2,
-    TYPE_NUMBER = 4,
-    TYPE_BOOLEAN = 8,
-    TYPE_OBJECT = 16,
-    TYPE_ARRAY = 32,
-    TYPE_NULL = 64,
-};
 bool tool_known(struct json_object *tools, struct sv name);
 struct json_object *tool_schema(struct json_object *tools, struct sv name); // of its arguments
-// Of a member; NULL where the schema doesn't say.
-struct json_object *schema_member(struct json_object *schema, struct sv key);
-unsigned schema_types(struct json_object *schema); // 0: the schema doesn't say
-// Appends a value that was written without quotes as JSON of one of these types.
-void typed_json(struct str *out, struct sv text, unsigned types);
+// Appends a value that was written without quotes as JSON of one of these kinds (0: any).
+void typed_json(struct str *out, struct sv text, unsigned kinds);
 struct sv python_word(struct sv text); // True, False and None as JSON has them
 
 enum step read_json_calls(struct reply *r);

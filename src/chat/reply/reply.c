@@ -179,8 +179,7 @@ void call_end(struct reply *r) {
 
 // --- calls ---------------------------------------------------------------------------------------
 
-// What a section begins with.
-static struct sv style_trigger(const struct call_style *s) {
+struct sv style_trigger(const struct call_style *s) {
     if (s->open) return sv(s->open);
     if (s->kind == CALLS_TAGS) return sv(s->call_open);
     return sv(s->kind == CALLS_JSON && !s->list ? "{" : "[");

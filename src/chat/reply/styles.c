@@ -7,31 +7,46 @@
 // --- calls ---------------------------------------------------------------------------------------
 
 static const struct call_style hermes = {
-    .open = "<tool_call>", .close = "</tool_call>", .kind = CALLS_JSON};
+    .open = "<tool_call>", .close = "</tool_call>", .kind = CALLS_JSON, .each = true};
 static const struct call_style json_list = {
     .open = "<tool_calls>", .close = "</tool_calls>", .kind = CALLS_JSON};
 static const struct call_style nemotron = {
     .open = "<TOOLCALL>", .close = "</TOOLCALL>", .kind = CALLS_JSON};
 static const struct call_style granite = {
     .open = "<|tool_call|>", .close = "<|/tool_call|>", .kind = CALLS_JSON};
-static const struct call_style mistral_list = {.open = "[TOOL_CALLS]", .kind = CALLS_JSON};
-static const struct call_style command_r = {
-    .open = "<|START_ACTION|>", .close = "<|END_ACTION|>", .kind = CALLS_JSON};
-static const struct call_style command_r_plus = {
-    .open = "Action:\n```json", .close = "```", .kind = CALLS_JSON};
-static const struct call_style command_r_plus_line = {
-    .open = "Action: ```json", .close = "```", .kind = CALLS_JSON};
-static const struct call_style internlm = {
-    .open = "<|action_start|><|plugin|>", .close = "<|action_end|>", .kind = CALLS_JSON};
+static const struct call_style mistral_list = {
+    .open = "[TOOL_CALLS]", .kind = CALLS_JSON, .last = "id"};
+static const struct call_style command_r = {.open = "<|START_ACTION|>",
+                                            .close = "<|END_ACTION|>",
+                                            .kind = CALLS_JSON,
+                                            .keys = {"tool_name", "parameters"},
+                                            .first = "tool_call_id"};
+static const struct call_style command_r_plus = {.open = "Action:\n```json",
+                                                 .close = "```",
+                                                 .kind = CALLS_JSON,
+                                                 .keys = {"tool_name", "parameters"},
+                                                 .first = "tool_call_id"};
+static const struct call_style command_r_plus_line = {.open = "Action: ```json",
+                                                      .close = "```",
+                                                      .kind = CALLS_JSON,
+                                                      .keys = {"tool_name", "parameters"},
+                                                      .first = "tool_call_id"};
+static const struct call_style internlm = {.open = "<|action_start|><|plugin|>",
+                                           .close = "<|action_end|>",
+                                           .kind = CALLS_JSON,
+                                           .each = true};
 static const struct call_style lfm_json = {
     .open = "<|tool_call_start|>", .close = "<|tool_call_end|>", .kind = CALLS_JSON};
 static const struct call_style functools = {.open = "functools", .kind = CALLS_JSON};
-static const struct call_style gigachat = {.open = "function call<|role_sep|>", .kind = CALLS_JSON};
+static const struct call_style gigachat = {
+    .open = "function call<|role_sep|>", .kind = CALLS_JSON, .before = "<|message_sep|>\n\n"};
 static const struct call_style gigachat31 = {.open = "<|function_call|>", .kind = CALLS_JSON};
-static const struct call_style granite_code = {.open = "<function_call>", .kind = CALLS_JSON};
-static const struct call_style bare_json = {.kind = CALLS_JSON};
+static const struct call_style granite_code = {
+    .open = "<function_call>", .kind = CALLS_JSON, .each = true};
+static const struct call_style bare_json = {.kind = CALLS_JSON, .keys = {"name", "parameters"}};
 static const struct call_style bare_list = {.kind = CALLS_JSON, .list = true};
-static const struct call_style python_tag_json = {.open = "<|python_tag|>", .kind = CALLS_JSON};
+static const struct call_style python_tag_json = {
+    .open = "<|python_tag|>", .kind = CALLS_JSON, .keys = {"name", "parameters"}};
 static const struct call_style apertus = {
     .open = "<|tools_prefix|>", .close = "<|tools_suffix|>", .kind = CALLS_JSON, .keyed = true};
 
@@ -44,23 +59,27 @@ static const struct call_style llama4 = {
     .open = "<|python_start|>", .close = "<|python_end|>", .kind = CALLS_LITERAL};
 static const struct call_style python_tag = {
     .open = "<|python_tag|>", .kind = CALLS_LITERAL, .name_end = ".call"};
-static const struct call_style gemma4 = {
-    .open = "<|tool_call>", .close = "<tool_call|>", .kind = CALLS_LITERAL, .quote = "<|\"|>"};
+static const struct call_style gemma4 = {.open = "<|tool_call>",
+                                         .close = "<tool_call|>",
+                                         .kind = CALLS_LITERAL,
+                                         .quote = "<|\"|>",
+                                         .each = true};
 static const struct call_style function_gemma = {.open = "<start_function_call>",
                                                  .close = "<end_function_call>",
                                                  .kind = CALLS_LITERAL,
-                                                 .quote = "<escape>"};
+                                                 .quote = "<escape>",
+                                                 .each = true};
 
 // <function=NAME><parameter=KEY> with each value on its own lines.
 #define QWEN_FUNCTION                                                                              \
     .kind = CALLS_TAGS, .call_open = "<function=", .name_close = ">", .call_close = "</function>", \
     .key_open = "<parameter=", .key_close = ">", .value_close = "</parameter>"
 static const struct call_style qwen_coder = {
-    .open = "<tool_call>", .close = "</tool_call>", .lines = true, QWEN_FUNCTION};
+    .open = "<tool_call>", .close = "</tool_call>", .lines = true, QWEN_FUNCTION, .each = true};
 static const struct call_style bare_qwen_coder = {
     .close = "</tool_call>", .lines = true, QWEN_FUNCTION};
 static const struct call_style seed = {
-    .open = "<seed:tool_call>", .close = "</seed:tool_call>", QWEN_FUNCTION};
+    .open = "<seed:tool_call>", .close = "</seed:tool_call>", QWEN_FUNCTION, .each = true};
 
 static const struct call_style glm = {.open = "<tool_call>",
                                       .close = "</tool_call>",
@@ -68,30 +87,40 @@ static const struct call_style glm = {.open = "<tool_call>",
                                       .key_open = "<arg_key>",
                                       .key_close = "</arg_key>",
                                       .value_open = "<arg_value>",
-                                      .value_close = "</arg_value>"};
+                                      .value_close = "</arg_value>",
+                                      .each = true};
 static const struct call_style longcat = {.open = "<longcat_tool_call>",
                                           .close = "</longcat_tool_call>",
                                           .kind = CALLS_TAGS,
                                           .key_open = "<longcat_arg_key>",
                                           .key_close = "</longcat_arg_key>",
                                           .value_open = "<longcat_arg_value>",
-                                          .value_close = "</longcat_arg_value>"};
+                                          .value_close = "</longcat_arg_value>",
+                                          .each = true};
 static const struct call_style iquest = {.open = "<iquest_tool_call>",
                                          .close = "</iquest_tool_call>",
                                          .kind = CALLS_TAGS,
                                          .key_open = "<arg_key>",
                                          .key_close = "</arg_key>",
                                          .value_open = "<arg_value>",
-                                         .value_close = "</arg_value>"};
+                                         .value_close = "</arg_value>",
+                                         .each = true};
 static const struct call_style horizon = {.open = "<ifm|tool_call>",
                                           .close = "</ifm|tool_call>",
                                           .kind = CALLS_TAGS,
                                           .key_open = "<ifm|arg_key>",
                                           .key_close = "</ifm|arg_key>",
                                           .value_open = "<ifm|arg_value>",
-                                          .value_close = "</ifm|arg_value>"};
-static const struct call_style horizon_json = {
-    .open = "<ifm|tool_call>", .close = "</ifm|tool_call>", .kind = CALLS_JSON};
+                                          .value_close = "</ifm|arg_value>",
+                                          .each = true,
+                                          .before = "<ifm|tool_calls>",
+                                          .behind = "</ifm|tool_calls>"};
+static const struct call_style horizon_json = {.open = "<ifm|tool_call>",
+                                               .close = "</ifm|tool_call>",
+                                               .kind = CALLS_JSON,
+                                               .each = true,
+                                               .before = "<ifm|tool_calls>",
+                                               .behind = "</ifm|tool_calls>"};
 static const struct call_style hunyuan3 = {.open = "<tool_calls:opensource>",
                                            .close = "</tool_calls:opensource>",
                                            .kind = CALLS_TAGS,
@@ -109,16 +138,24 @@ static const struct call_style hunyuan3 = {.open = "<tool_calls:opensource>",
     .value_close = "</" p "parameter>"
 static const struct call_style minimax = {
     .open = "<minimax:tool_call>", .close = "</minimax:tool_call>", INVOKE("")};
-static const struct call_style dsml = {
-    .open = "<｜DSML｜function_calls>", .close = "</｜DSML｜function_calls>", INVOKE("｜DSML｜")};
-static const struct call_style dsml4 = {
-    .open = "<｜DSML｜tool_calls>", .close = "</｜DSML｜tool_calls>", INVOKE("｜DSML｜")};
-static const struct call_style gcml = {
-    .open = "<｜GCML｜tool_calls>", .close = "</｜GCML｜tool_calls>", INVOKE("｜GCML｜")};
+static const struct call_style dsml = {.open = "<｜DSML｜function_calls>",
+                                       .close = "</｜DSML｜function_calls>",
+                                       INVOKE("｜DSML｜"),
+                                       .says = SAYS_STRING};
+static const struct call_style dsml4 = {.open = "<｜DSML｜tool_calls>",
+                                        .close = "</｜DSML｜tool_calls>",
+                                        INVOKE("｜DSML｜"),
+                                        .says = SAYS_STRING};
+static const struct call_style gcml = {.open = "<｜GCML｜tool_calls>",
+                                       .close = "</｜GCML｜tool_calls>",
+                                       INVOKE("｜GCML｜"),
+                                       .says = SAYS_STRING};
 static const struct call_style dots = {
     .open = "<dots_function_call>", .close = "</dots_function_call>", INVOKE("")};
-static const struct call_style atem = {
-    .open = "<atem:function_calls>", .close = "</atem:function_calls>", INVOKE("atem:")};
+static const struct call_style atem = {.open = "<atem:function_calls>",
+                                       .close = "</atem:function_calls>",
+                                       INVOKE("atem:"),
+                                       .own = true};
 static const struct call_style minicpm = {.kind = CALLS_TAGS,
                                           .call_open = "<function name=\"",
                                           .name_close = ">",
@@ -139,7 +176,12 @@ static const struct call_style kimi_k3 = {.open = "<|open|>tools<|sep|>",
                                           .key_open = "<|open|>argument key=\"",
                                           .key_close = "<|sep|>",
                                           .value_close = "<|close|>argument<|sep|>",
-                                          .entities = true};
+                                          .entities = true,
+                                          .number = " index=\"",
+                                          .before =
+                                              "<|open|>response<|sep|><|close|>response<|sep|>",
+                                          .behind = "<|close|>message<|sep|>",
+                                          .says = SAYS_TYPE};
 static const struct call_style kimi_k2 = {.open = "<|tool_calls_section_begin|>",
                                           .close = "<|tool_calls_section_end|>",
                                           .kind = CALLS_TAGS,
@@ -169,7 +211,8 @@ static const struct call_style mistral = {.open = "[TOOL_CALLS]",
                                           .kind = CALLS_TAGS,
                                           .name_close = "[ARGS]",
                                           .args_open = "",
-                                          .id_open = "[CALL_ID]"};
+                                          .id_open = "[CALL_ID]",
+                                          .each = true};
 static const struct call_style functionary = {.kind = CALLS_TAGS,
                                               .call_open = "<function=",
                                               .name_close = ">",
@@ -178,8 +221,12 @@ static const struct call_style functionary = {.kind = CALLS_TAGS,
 static const struct call_style functionary_python = {
     .open = "<|python_tag|>", .kind = CALLS_TAGS, .name = "python", .args_open = ""};
 
-static const struct call_style functionary32 = {
-    .open = ">>>", .kind = CALLS_TAGS, .name_close = "\n", .args_open = "", .known = true};
+static const struct call_style functionary32 = {.open = ">>>",
+                                                .kind = CALLS_TAGS,
+                                                .name_close = "\n",
+                                                .args_open = "",
+                                                .known = true,
+                                                .each = true};
 static const struct call_style solar = {.open = "<|tool_calls|>",
                                         .close = "<|calls|>",
                                         .kind = CALLS_TAGS,
@@ -205,7 +252,11 @@ static const struct call_style minimax3 = {.open = M3 "<tool_call>",
                                            .kind = CALLS_TREE,
                                            .call_open = M3 "<invoke name=\"",
                                            .name_close = "\">",
-                                           .mark = M3};
+                                           .mark = M3,
+                                           .call_close = M3 "</invoke>",
+                                           .key_open = M3 "<",
+                                           .key_close = ">",
+                                           .value_close = M3 "</"};
 
 // --- formats -------------------------------------------------------------------------------------
 
@@ -215,7 +266,8 @@ static const struct {
     const struct call_style *style[REPLY_STYLES];
 } calls[] = {
     {{"<|open|>", "tools"}, {&kimi_k3}},
-    {{"｜DSML｜"}, {&dsml, &dsml4}},
+    {{"｜DSML｜", "function_calls>"}, {&dsml, &dsml4}},
+    {{"｜DSML｜"}, {&dsml4, &dsml}},
     {{"<minimax:tool_call>"}, {&minimax}},
     {{"｜GCML｜"}, {&gcml}},
     {{"<dots_function_call>"}, {&dots}},
@@ -311,6 +363,34 @@ static bool has(struct sv source, const char *sign) {
     return !sign || sv_find(source, sv(sign), 0) >= 0;
 }
 
+// Whether a template writes a style: how many of its marks stand in it, or -1 when one doesn't.
+static int marks_shown(struct sv source, const struct call_style *s) {
+    const char *const text[] = {s->open,       s->call_open,   s->name_open, s->name_close,
+                                s->args_open,  s->call_close,  s->key_open,  s->key_close,
+                                s->value_open, s->value_close, s->id_close};
+    int n = 0;
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        if (!text[i]) continue;
+        if (!has(source, text[i])) return -1;
+        n++;
+    }
+    return n;
+}
+
+// Of several styles that of which most is in the template; of those without a mark before the call,
+// the first.
+static const struct call_style *written(struct sv source, const struct reply_format *f) {
+    const struct call_style *best = f->styles ? f->style[0] : NULL;
+    int most = -1;
+    for (size_t i = 0; i < f->styles && (best->open || i); i++) {
+        int n = marks_shown(source, f->style[i]);
+        if (n <= most) continue;
+        most = n;
+        best = f->style[i];
+    }
+    return best;
+}
+
 void reply_format_of(struct sv source, struct reply_format *out) {
     static const struct sv open = TEXT("<think>"), close = TEXT("</think>"), begun = TEXT(">>>");
     *out = (struct reply_format){.think_open = open, .think_close = close};
@@ -331,6 +411,7 @@ void reply_format_of(struct sv source, struct reply_format *out) {
         while (out->styles < REPLY_STYLES && calls[i].style[out->styles])
             out->style[out->styles] = calls[i].style[out->styles], out->styles++;
     }
+    out->writes = written(source, out);
 }
 
 // Whether a special token is part of one of a style's tags.

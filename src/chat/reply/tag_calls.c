@@ -209,15 +209,15 @@ static unsigned value_types(const struct reply *r, struct sv attributes) {
         const char *text;
         unsigned types;
     } known[] = {
-        {"string=\"true\"", TYPE_STRING},   {"string=\"false\"", ~(unsigned)TYPE_STRING},
-        {"type=\"string\"", TYPE_STRING},   {"type=\"number\"", TYPE_NUMBER | TYPE_INTEGER},
-        {"type=\"boolean\"", TYPE_BOOLEAN}, {"type=\"object\"", TYPE_OBJECT},
-        {"type=\"array\"", TYPE_ARRAY},     {"type=\"null\"", TYPE_NULL},
-        {"type=\"integer\"", TYPE_INTEGER},
+        {"string=\"true\"", KIND_STRING},   {"string=\"false\"", ~(unsigned)KIND_STRING},
+        {"type=\"string\"", KIND_STRING},   {"type=\"number\"", KIND_NUMBER | KIND_INTEGER},
+        {"type=\"boolean\"", KIND_BOOLEAN}, {"type=\"object\"", KIND_OBJECT},
+        {"type=\"array\"", KIND_ARRAY},     {"type=\"null\"", KIND_NULL},
+        {"type=\"integer\"", KIND_INTEGER},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (attribute_is(attributes, known[i].text)) return known[i].types;
-    return schema_types(
+    return schema_kinds(
         schema_member(tool_schema(r->opt.tools, str_sv(&r->name)), str_sv(&r->key)));
 }
 
@@ -250,7 +250,7 @@ static enum step value_open(struct reply *r) {
     enum fit f = take(r, r->style->value_open);
     if (f != FIT_YES) return lost_or_more(r, f);
     r->tag.begun = r->tag.cdata = false;
-    r->tag.text = r->tag.types == TYPE_STRING;
+    r->tag.text = r->tag.types == KIND_STRING;
     str_clear(&r->value);
     if (r->tag.text) call_argue(r, sv("\""));
     return go(r, VALUE);

@@ -67,10 +67,10 @@ static enum step open_element(struct reply *r, struct sv key) {
     struct tree_calls *t = &r->tree;
     if (t->depth == TREE_DEPTH || !key.n) return STEP_LOST;
     struct json_object *schema = t->level[t->depth - 1].schema;
-    unsigned types = schema_types(schema);
+    unsigned types = schema_kinds(schema);
     if (!t->level[t->depth - 1].begun)
         t->level[t->depth - 1].list =
-            t->depth > 1 && sv_is(key, "item") && (types & TYPE_ARRAY || !(types & TYPE_OBJECT));
+            t->depth > 1 && sv_is(key, "item") && (types & KIND_ARRAY || !(types & KIND_OBJECT));
     argue_key(r, key);
     bool list = t->level[t->depth - 1].list;
     t->level[t->depth].schema = list ? json_at(schema, "items") : schema_member(schema, key);
@@ -82,10 +82,10 @@ static enum step open_element(struct reply *r, struct sv key) {
 
 static void argue_text(struct reply *r, unsigned types) {
     struct str s = {0};
-    bool empty = !sv_trim(str_sv(&r->value)).n && types && !(types & TYPE_STRING);
-    if (empty && types & (TYPE_ARRAY | TYPE_OBJECT))
-        str_puts(&s, types & TYPE_ARRAY ? "[]" : "{}");
-    else if (empty && types & TYPE_NULL)
+    bool empty = !sv_trim(str_sv(&r->value)).n && types && !(types & KIND_STRING);
+    if (empty && types & (KIND_ARRAY | KIND_OBJECT))
+        str_puts(&s, types & KIND_ARRAY ? "[]" : "{}");
+    else if (empty && types & KIND_NULL)
         str_puts(&s, "null");
     else
         typed_json(&s, str_sv(&r->value), types);
@@ -99,7 +99,7 @@ static enum step close_element(struct reply *r) {
     if (t->level[t->depth].begun)
         call_argue(r, sv(list ? "]" : "}"));
     else if (t->depth)
-        argue_text(r, schema_types(t->level[t->depth].schema));
+        argue_text(r, schema_kinds(t->level[t->depth].schema));
     else
         call_argue(r, sv("{}"));
     str_clear(&r->value);

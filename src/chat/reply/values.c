@@ -117,95 +117,24 @@ static struct json_object *tool_named(struct json_object *tools, struct sv name)
 
 bool tool_known(struct json_object *tools, struct sv name) { return tool_named(tools, name); }
 
-static unsigned type_named(struct sv name) {
-    static const struct {
-        const char *name;
-        unsigned type;
-    } known[] = {
-        {"string", TYPE_STRING},   {"integer", TYPE_INTEGER}, {"number", TYPE_NUMBER},
-        {"boolean", TYPE_BOOLEAN}, {"object", TYPE_OBJECT},   {"array", TYPE_ARRAY},
-        {"null", TYPE_NULL},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (sv_is(name, known[i].name)) return known[i].type;
-    return 0;
-}
-
-static unsigned type_of(struct json_object *v) {
-    switch (json_object_get_type(v)) {
-    case json_type_null: return TYPE_NULL;
-    case json_type_boolean: return TYPE_BOOLEAN;
-    case json_type_int: return TYPE_INTEGER;
-    case json_type_double: return TYPE_NUMBER;
-    case json_type_string: return TYPE_STRING;
-    case json_type_object: return TYPE_OBJECT;
-    case json_type_array: return TYPE_ARRAY;
-    }
-    return 0;
-}
-
-static unsigned types_within(struct json_object *schema, int depth);
-
-// The types of any schema in a list ("anyOf").
-static unsigned union_types(struct json_object *list, int depth) {
-    unsigned types = 0;
-    if (!json_object_is_type(list, json_type_array)) return 0;
-    for (size_t i = 0; i < json_object_array_length(list); i++)
-        types |= types_within(json_object_array_get_idx(list, i), depth);
-    return types;
-}
-
-static unsigned types_within(struct json_object *schema, int depth) {
-    struct json_object *type = json_at(schema, "type"), *values = json_at(schema, "enum"), *one;
-    unsigned types = 0;
-    if (depth == 0 || !json_object_is_type(schema, json_type_object)) return 0;
-    if (json_object_is_type(type, json_type_array)) {
-        for (size_t i = 0; i < json_object_array_length(type); i++)
-            types |= type_named(json_text(json_object_array_get_idx(type, i)));
-    } else {
-        types = type_named(json_text(type));
-    }
-    if (!types && json_object_is_type(values, json_type_array)) {
-        for (size_t i = 0; i < json_object_array_length(values); i++)
-            types |= type_of(json_object_array_get_idx(values, i));
-    }
-    if (!types && json_object_object_get_ex(schema, "const", &one)) types = type_of(one);
-    if (!types) types = union_types(json_at(schema, "anyOf"), depth - 1);
-    if (!types) types = union_types(json_at(schema, "oneOf"), depth - 1);
-    if (!types) types = union_types(json_at(schema, "allOf"), depth - 1);
-    if (types && json_bool_at(schema, "nullable", false)) types |= TYPE_NULL;
-    return types;
-}
-
-unsigned schema_types(struct json_object *schema) { return types_within(schema, 8); }
-
 struct json_object *tool_schema(struct json_object *tools, struct sv name) {
     return json_at(tool_named(tools, name), "parameters");
-}
-
-struct json_object *schema_member(struct json_object *schema, struct sv key) {
-    struct json_object *members = json_at(schema, "properties");
-    if (!json_object_is_type(members, json_type_object)) return NULL;
-    json_object_object_foreach(members, name, v) {
-        if (sv_is(key, name)) return v;
-    }
-    return NULL;
 }
 
 // The JSON type of a text that is JSON, by its first byte.
 static unsigned json_type_at(struct sv text) {
     switch (text.p[0]) {
-    case '{': return TYPE_OBJECT;
-    case '[': return TYPE_ARRAY;
-    case '"': return TYPE_STRING;
+    case '{': return KIND_OBJECT;
+    case '[': return KIND_ARRAY;
+    case '"': return KIND_STRING;
     case 't':
-    case 'f': return TYPE_BOOLEAN;
-    case 'n': return TYPE_NULL;
+    case 'f': return KIND_BOOLEAN;
+    case 'n': return KIND_NULL;
     default: break;
     }
     for (size_t i = 0; i < text.n; i++)
-        if (text.p[i] == '.' || text.p[i] == 'e' || text.p[i] == 'E') return TYPE_NUMBER;
-    return TYPE_INTEGER;
+        if (text.p[i] == '.' || text.p[i] == 'e' || text.p[i] == 'E') return KIND_NUMBER;
+    return KIND_INTEGER;
 }
 
 struct sv python_word(struct sv text) {
@@ -256,18 +185,18 @@ static bool python_json(struct str *out, struct sv s) {
     return ok;
 }
 
-void typed_json(struct str *out, struct sv text, unsigned types) {
+void typed_json(struct str *out, struct sv text, unsigned kinds) {
     struct str python = {0};
     struct sv value = python_word(sv_trim(text));
-    unsigned allowed = types ? types : ~0u;
-    if (allowed & TYPE_NUMBER) allowed |= TYPE_INTEGER;
-    bool json = types != TYPE_STRING && jscan_whole(value);
-    if (!json && types != TYPE_STRING && python_json(&python, value)) {
+    unsigned allowed = kinds ? kinds : ~0u;
+    if (allowed & KIND_NUMBER) allowed |= KIND_INTEGER;
+    bool json = kinds != KIND_STRING && jscan_whole(value);
+    if (!json && kinds != KIND_STRING && python_json(&python, value)) {
         value = str_sv(&python);
         json = true;
     }
     unsigned got = json ? json_type_at(value) : 0;
-    if (json && (got & allowed || (got == TYPE_NUMBER && allowed & TYPE_INTEGER))) {
+    if (json && (got & allowed || (got == KIND_NUMBER && allowed & KIND_INTEGER))) {
         str_add(out, value);
     } else {
         str_addc(out, '"');

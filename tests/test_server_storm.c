@@ -104,9 +104,9 @@ struct crowd {
 
 // Some stay: those that read nothing of an endless answer, and those that never finish a request.
 static void crowd_in(struct crowd *c, const struct server *s) {
-    static const char *const halves[] = {"", "GET /hea", "POST /v1/completions HTTP/1.1\r\nHost: x",
-                                         "POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
-                                         "Content-Length: 100\r\n\r\n{\"pro"};
+    static const char body[] = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+                               "\r\n{\"pro";
+    const char *const halves[] = {"", "GET /hea", "POST /v1/completions HTTP/1.1\r\nHost: x", body};
     for (size_t i = 0; i < SLOW; i++) c->slow[i] = endless(s, 2048);
     for (size_t i = 0; i < SILENT; i++) {
         c->silent[i] = client_open(s);

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
+#define KEYS     "LLAMA_API_KEY"
 
 enum { LEAST_CONTEXT = 512, KEY_FILE_MOST = 1 << 20 };
 
@@ -70,7 +71,7 @@ static const struct arg http_args[] = {
      "speak TLS, with this private key (PEM) and --ssl-cert-file"},
     {"--ssl-cert-file", ARG_TEXT, "FILE", "LLAMA_ARG_SSL_CERT_FILE", NULL, 0, 0,
      "its certificate, and those that lead to the issuer (PEM)"},
-    {"--api-key", ARG_TEXTS, "KEY", "LLAMA_API_KEY", NULL, 0, 0,
+    {"--api-key", ARG_TEXTS, "KEY", KEYS, NULL, 0, 0,
      "clients must send this as Authorization: Bearer KEY or X-Api-Key: KEY; several with commas "
      "between, or by giving the option again"},
     {"--api-key-file", ARG_TEXT, "FILE", "LLAMA_ARG_API_KEY_FILE", NULL, 0, 0,
@@ -250,7 +251,10 @@ static bool read_keys(struct server_options *o, const struct args *a, struct err
     const char *file = args_text(a, "api-key-file");
     const struct sv *key;
     size_t n = args_texts(a, "api-key", &key);
+    // As in llama-server, the variable's keys are good beside those of the command line.
+    const char *more = sv_starts(args_given_by(a, "api-key"), sv("-")) ? getenv(KEYS) : NULL;
     for (size_t i = 0; i < n; i++) add_keys(o, key[i]);
+    add_keys(o, sv(more));
     if (n && !o->keys) return fail(e, "--api-key, or LLAMA_API_KEY, is given but holds no key");
     if (!file) return true;
     if (!file_read(file, KEY_FILE_MOST, &o->key_file, e)) return fail_in(e, "--api-key-file");

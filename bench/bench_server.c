@@ -199,7 +199,7 @@ static bool ask(struct stream *x, const struct server *s, const struct str *requ
     x->in.n = x->body.n = x->text.n = x->events.n = x->tokens = 0;
     x->head = x->done = x->failed = false;
     x->asked = clock_now();
-    x->fd = socket(a->ai_family, SOCK_STREAM, 0);
+    x->fd = a ? socket(a->ai_family, SOCK_STREAM, 0) : -1;
     bool ok = x->fd >= 0 && connect(x->fd, a->ai_addr, a->ai_addrlen) == 0;
     for (size_t sent = 0; ok && sent < request->n;) {
         ssize_t n = send(x->fd, request->p + sent, request->n - sent, MSG_NOSIGNAL);
@@ -318,8 +318,8 @@ static bool measure(struct setup *o, struct server *s, size_t round) {
 static void print_ratio(const struct setup *o, const char *what, const double *a, const double *b) {
     struct list ratio = {0};
     for (size_t i = 0; i < o->rounds; i++) list_add(&ratio, a[i] / b[i]);
-    double median = quantile(&ratio, 0.5);
-    printf("%s: %.2f (%.2f to %.2f)\n", what, median, ratio.at[0], ratio.at[ratio.n - 1]);
+    printf("%s: %.2f (%.2f to %.2f)\n", what, quantile(&ratio, 0.5), quantile(&ratio, 0),
+           quantile(&ratio, 1));
     free(ratio.at);
 }
 

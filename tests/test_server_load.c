@@ -54,6 +54,12 @@ static void large_bodies(void **state) {
     ask(&main_server, &a, "POST", CHAT, "", str_sv(&body));
     expect_refusal(&a, 413, NULL, "the body's JSON would take 83 MiB of memory, over 32");
     answer_free(&a);
+    // Within all limits but that of depth.
+    str_clear(&body);
+    for (int i = 0; i < 200; i++) str_puts(&body, "{\"messages\":");
+    ask(&main_server, &a, "POST", CHAT, "", str_sv(&body));
+    expect_refusal(&a, 400, NULL, "nesting too deep");
+    answer_free(&a);
     str_free(&body);
 }
 

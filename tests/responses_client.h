@@ -16,30 +16,14 @@
 
 // --- what is in an answer ------------------------------------------------------------------------
 
-static inline struct json_object *create_at(const struct server *s, const char *path,
-                                            const char *body) {
-    struct answer a;
-    post(s, &a, path, body);
-    if (a.status != 200) fail_msg("%s: %d %s", body, a.status, str_c(&a.body));
-    struct json_object *o = json_of(str_sv(&a.body));
-    answer_free(&a);
-    return o;
-}
-
 static inline struct json_object *create(const struct server *s, const char *body) {
-    return create_at(s, RESPONSES, body);
+    return post_json(s, RESPONSES, body);
 }
 
 static inline void check_text(struct json_object *o, const char *key, const char *want) {
     struct json_object *v = json_at(o, key);
     if (!v) fail_msg("there is no %s in %s", key, json_object_to_json_string(o));
     assert_string_equal(json_object_get_string(v), want);
-}
-
-static inline struct json_object *nth(struct json_object *list, size_t i) {
-    assert_true(json_object_is_type(list, json_type_array));
-    assert_true(i < json_object_array_length(list));
-    return json_object_array_get_idx(list, i);
 }
 
 static inline size_t length(struct json_object *o, const char *key) {

@@ -322,6 +322,51 @@ static inline void expect_refusal(const struct answer *a, int status, const char
     json_object_put(o);
 }
 
+// The JSON of an answer that must be good; owned by the caller.
+static inline struct json_object *json_answer(struct answer *a, const char *what) {
+    if (a->status != 200) fail_msg("%s: %d %s", what, a->status, str_c(&a->body));
+    struct json_object *o = json_of(str_sv(&a->body));
+    answer_free(a);
+    return o;
+}
+
+static inline struct json_object *post_json(const struct server *s, const char *path,
+                                            const char *body) {
+    struct answer a;
+    post(s, &a, path, body);
+    return json_answer(&a, body);
+}
+
+static inline struct json_object *get_json(const struct server *s, const char *path) {
+    struct answer a;
+    get(s, &a, path);
+    return json_answer(&a, path);
+}
+
+static inline struct json_object *nth(struct json_object *list, size_t i) {
+    assert_true(json_object_is_type(list, json_type_array));
+    assert_true(i < json_object_array_length(list));
+    return json_object_array_get_idx(list, i);
+}
+
+// Takes the next event of a stream; NULL: it was the last, "[DONE]".
+static inline struct json_object *next_event(struct sv *left) {
+    ptrdiff_t end = sv_find(*left, sv("\n\n"), 0);
+    assert_true(end > 6 && sv_starts(*left, sv("data: ")));
+    struct sv data = sv_cut(*left, 6, (size_t)end);
+    *left = sv_cut(*left, (size_t)end + 2, left->n);
+    return sv_is(data, "[DONE]") ? NULL : json_of(data);
+}
+
+// Takes the timings, which differ each time, out of a text; they must be there.
+static inline void cut_timings(struct str *text) {
+    ptrdiff_t at = sv_find(str_sv(text), sv(",\"timings\":{"), 0);
+    if (at < 0) fail_msg("no timings: %s", str_c(text));
+    ptrdiff_t end = sv_find(str_sv(text), sv("}"), (size_t)at);
+    memmove(text->p + at, text->p + end + 1, text->n - (size_t)end);
+    text->n -= (size_t)(end + 1 - at);
+}
+
 // A request that the server answers with 400.
 static inline void expect_refused(struct server *s, const char *path, const char *body,
                                   const char *param, const char *message) {

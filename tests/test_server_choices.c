@@ -18,17 +18,7 @@ static int stop_main(void **state) {
 }
 
 static struct json_object *ask_json(const char *path, const char *body) {
-    struct answer a;
-    post(&main_server, &a, path, body);
-    if (a.status != 200) fail_msg("%s: %d %s", body, a.status, str_c(&a.body));
-    struct json_object *o = json_of(str_sv(&a.body));
-    answer_free(&a);
-    return o;
-}
-
-static struct json_object *nth(struct json_object *list, size_t i) {
-    assert_true(list && i < json_object_array_length(list));
-    return json_object_array_get_idx(list, i);
+    return post_json(&main_server, path, body);
 }
 
 // 8, less what the norm's epsilon takes, as `mlxcel logits` and the checkpoint's numbers have it.
@@ -102,15 +92,6 @@ static void text_logprobs(void **state) {
         json_object_put(o);
         str_free(&body);
     }
-}
-
-// Takes the next event of a stream; NULL: it was the last.
-static struct json_object *next_event(struct sv *left) {
-    ptrdiff_t end = sv_find(*left, sv("\n\n"), 0);
-    assert_true(end > 6 && sv_starts(*left, sv("data: ")));
-    struct sv data = sv_cut(*left, 6, (size_t)end);
-    *left = sv_cut(*left, (size_t)end + 2, left->n);
-    return sv_is(data, "[DONE]") ? NULL : json_of(data);
 }
 
 // In a stream each token's chances come with its text, once.
@@ -214,7 +195,7 @@ static void refused(void **state) {
         const char *path, *body, *param, *message;
     } cases[] = {
         {TEXT, "{\"prompt\":\"a\",\"n\":0}", "n", "must be from 1 to 128"},
-        {TEXT, "{\"prompt\":\"a\",\"n\":6}", "n", "makes and queues 5 answers at most"},
+        {TEXT, "{\"prompt\":\"a\",\"n\":6}", "n", "makes and queues 5 at most"},
         {TEXT, "{\"prompt\":\"a\",\"best_of\":2}", "best_of", "\"best_of\" is 2 and \"n\" 1"},
         {TEXT, "{\"prompt\":\"a\",\"logprobs\":21}", "logprobs", "from 0 to 20"},
         {TEXT, "{\"prompt\":\"a\",\"logprobs\":true}", "logprobs", "a whole number"},

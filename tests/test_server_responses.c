@@ -91,7 +91,7 @@ static void reasoning_and_calls(void **state) {
     check_output(o);
     check_text(nth(json_at(o, "tools"), 0), "name", "weather");
     json_object_put(o);
-    o = create_at(&tools, "/responses", "{\"input\":\"Hi\"," WEATHER ",\"tool_choice\":\"none\"}");
+    o = post_json(&tools, "/responses", "{\"input\":\"Hi\"," WEATHER ",\"tool_choice\":\"none\"}");
     assert_int_equal(length(o, "output"), 2);
     json_object_put(o);
     // Of two tools the model is told of one.
@@ -201,7 +201,7 @@ static void same_prompt(void **state) {
         struct json_object *o = create(&tools, body.p);
         str_clear(&body);
         str_printf(&body, "{%s,\"max_tokens\":1}", cases[i].chat);
-        struct json_object *c = create_at(&tools, CHAT, body.p);
+        struct json_object *c = post_json(&tools, CHAT, body.p);
         int64_t want = json_int_at(json_at(c, "usage"), "prompt_tokens", -2);
         if (input_tokens(o) != want)
             fail_msg("%s: %lld tokens, not %lld", cases[i].responses, (long long)input_tokens(o),

@@ -137,7 +137,7 @@ static void chain(void **state) {
                id, (int)call.n, call.p);
     struct json_object *second = create(&tools, body.p);
     check_text(second, "previous_response_id", id);
-    struct json_object *chat = create_at(
+    struct json_object *chat = post_json(
         &tools, CHAT,
         "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\","
         "\"reasoning_content\":\"Zurich?\",\"content\":\"I look.\",\"tool_calls\":[{\"id\":\"a\","

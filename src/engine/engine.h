@@ -111,6 +111,7 @@ const char *finish_name(enum finish f); // "stop", "length", ... as the OpenAI A
 
 struct event {
     int64_t request;
+    int64_t place; // of `sequences`, where it runs; -1: it waits
     int32_t id; // the new token, -1 when there is none (the last event of a request has none when
                 // it was cancelled or had max_new 0). A stop id is reported, with FINISH_STOP.
     enum finish finish;
@@ -136,6 +137,14 @@ bool engine_busy(const struct engine *e);
 bool engine_step(struct engine *e, struct error *err);  // false: the engine can't go on
 bool engine_event(struct engine *e, struct event *out); // the next one, in order
 
+// How far a request is. A place is one of `sequences` that run at once.
+struct progress {
+    int64_t place; // -1: it waits
+    size_t done;   // of its tokens, that the caches hold: found there, or computed
+    size_t cached; // of the prompt, that were found there when it began
+};
+bool engine_progress(const struct engine *e, int64_t request, struct progress *out); // false: over
+
 // Seconds and rows so far, for "tokens per second".
 struct engine_stats {
     double prompt_seconds, decode_seconds; // steps with prompt rows count as prompt
@@ -143,6 +152,8 @@ struct engine_stats {
     int64_t cached_tokens;     // found in the caches
     int64_t preempted;         // requests that had to wait again
     int64_t pages, pages_used; // of the caches now, and those that running requests use
+    int64_t turns;             // requests in each step, of all steps together
+    int64_t longest;           // tokens of the request that had the most
 };
 struct engine_stats engine_stats(const struct engine *e);
 

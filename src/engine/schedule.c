@@ -125,8 +125,8 @@ int64_t sched_fork(struct schedule *s, const struct task *from, struct sampler *
 static void report(struct schedule *s, const struct task *t, int32_t id, enum finish finish) {
     if (s->event_at == s->events) s->event_at = s->events = s->chance_at = s->chances = 0;
     s->event = mem_grow(s->event, &s->event_cap, s->events + 1, sizeof *s->event);
-    s->event[s->events++] =
-        (struct event){.request = t->number, .id = id, .finish = finish, .cached = t->cached};
+    s->event[s->events++] = (struct event){
+        .request = t->number, .place = t->seq, .id = id, .finish = finish, .cached = t->cached};
 }
 
 bool sched_event(struct schedule *s, struct event *out) {

@@ -84,6 +84,12 @@ void engine_cancel(struct engine *e, int64_t request) { sched_cancel(&e->sched, 
 bool engine_busy(const struct engine *e) { return sched_busy(&e->sched); }
 bool engine_event(struct engine *e, struct event *out) { return sched_event(&e->sched, out); }
 
+bool engine_progress(const struct engine *e, int64_t request, struct progress *out) {
+    const struct task *t = sched_task(&e->sched, request);
+    if (t) *out = (struct progress){t->seq, t->done, (size_t)t->cached};
+    return t != NULL;
+}
+
 struct engine_stats engine_stats(const struct engine *e) {
     struct engine_stats s = e->stats;
     s.cached_tokens = e->sched.cached;
@@ -242,10 +248,12 @@ static void account(struct engine *e, double seconds) {
     for (size_t i = 0; i < e->sched.turns; i++) {
         const struct turn *t = &e->sched.turn[i];
         *(t->prompt ? &prompt : &decode) += (int64_t)t->rows;
+        if ((int64_t)t->task->n > e->stats.longest) e->stats.longest = (int64_t)t->task->n;
     }
     *(prompt ? &e->stats.prompt_seconds : &e->stats.decode_seconds) += seconds;
     e->stats.prompt_tokens += prompt;
     e->stats.decode_tokens += decode;
+    e->stats.turns += (int64_t)e->sched.turns;
     e->stats.steps++;
 }
 

@@ -47,7 +47,7 @@ bool text_prompt_ids(const struct tokenizer *t, const struct chat_prompt *p, str
     for (size_t i = 0; i < p->spans; i++) {
         struct chat_span plain = p->plain[i];
         if (!encode(t, sv_cut(text, at, plain.from), out, e) ||
-            !tok_encode_plain(t, sv_cut(text, plain.from, plain.to), out, e))
+            !tok_encode_plain(t, sv_cut(text, plain.from, plain.to), false, out, e))
             return false;
         at = plain.to;
     }

@@ -27,6 +27,8 @@ struct api {
                  const struct reply_event *e);
     void (*finish)(struct str *out, struct completion *c, struct choice *ch);
     void (*end)(struct str *out, struct completion *c);
+    // Where the ask wants it, when a step has worked at a prompt; may write nothing. NULL: none.
+    void (*progress)(struct str *out, struct completion *c);
     void (*lost)(struct str *out, struct completion *c, const struct refusal *why); // or this
     void (*close)(struct completion *c);                       // frees c->own; NULL: there is none
     void (*refusal)(struct str *out, const struct refusal *r); // the JSON of an error

@@ -2,6 +2,8 @@
 #include "server/api.h"
 #include "server/ask.h"
 #include "server/completion.h"
+#include "server/ask_prompt.h"
+#include "server/timings.h"
 #include "base/random.h"
 
 // --- JSON ----------------------------------------------------------------------------------------
@@ -28,6 +30,12 @@ static void add_usage(struct str *s, const struct completion *c) {
                ",\"usage\":{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu,"
                "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
                c->prompt, c->tokens, c->prompt + c->tokens, (long long)completion_cached(c));
+}
+
+static void add_timings(struct str *s, const struct completion *c, const struct choice *ch) {
+    struct job_facts f = completion_facts(c, ch);
+    str_addc(s, ',');
+    timings_write(s, &f, ch->tokens);
 }
 
 // "name":"text"
@@ -97,12 +105,13 @@ static void add_choice(struct str *s, const struct completion *c, struct choice 
 static void add_whole(struct str *out, struct completion *c) {
     add_head(out, c, c->api->chat ? "chat.completion" : "text_completion");
     str_puts(out, ",\"choices\":[");
-    for (size_t i = 0; i < c->ask.choices; i++) {
+    for (size_t i = 0; i < c->choices; i++) {
         if (i) str_addc(out, ',');
         add_choice(out, c, &c->choice[i]);
     }
     str_addc(out, ']');
     add_usage(out, c);
+    add_timings(out, c, c->choice);
     str_addc(out, '}');
 }
 
@@ -123,7 +132,10 @@ static void end_event(struct str *s, const struct completion *c, struct choice *
         add_finish(s, ch);
     else
         str_puts(s, "\"finish_reason\":null");
-    str_puts(s, c->ask.include_usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
+    str_puts(s, c->ask.include_usage ? "}],\"usage\":null" : "}]");
+    // Where there is one, the chunk of the usage has them instead of the last one.
+    if (last ? !c->ask.include_usage : c->ask.timings && ch->tokens) add_timings(s, c, ch);
+    str_puts(s, "}\n\n");
 }
 
 // A lost call's text follows as content; the part of it that the client has can't be taken back.
@@ -168,6 +180,7 @@ static void add_end(struct str *s, struct completion *c) {
         add_head(s, c, c->api->chat ? "chat.completion.chunk" : "text_completion");
         str_puts(s, ",\"choices\":[]");
         add_usage(s, c);
+        add_timings(s, c, c->choice);
         str_puts(s, "}\n\n");
     }
     str_puts(s, "data: [DONE]\n\n");
@@ -181,7 +194,7 @@ static void add_lost(struct str *s, struct completion *c, const struct refusal *
 }
 
 static void open_chats(struct str *s, struct completion *c) {
-    for (size_t i = 0; i < c->ask.choices; i++) {
+    for (size_t i = 0; i < c->choices; i++) {
         begin_event(s, c, &c->choice[i]);
         str_puts(s, "\"role\":\"assistant\",\"content\":\"\"");
         end_event(s, c, &c->choice[i], false);
@@ -189,9 +202,12 @@ static void open_chats(struct str *s, struct completion *c) {
 }
 
 static void open_texts(struct str *s, struct completion *c) {
-    const struct reply_event echoed = {.kind = REPLY_CONTENT, .text = str_sv(&c->ask.echoed)};
-    for (size_t i = 0; i < c->ask.choices && c->ask.echo; i++)
-        add_text_part(s, c, &c->choice[i], &echoed);
+    for (size_t i = 0; i < c->choices && c->ask.echo; i++) {
+        struct choice *ch = &c->choice[i];
+        const struct reply_event echoed = {.kind = REPLY_CONTENT,
+                                           .text = ask_echoed(&c->ask, completion_prompt(c, ch))};
+        add_text_part(s, c, ch, &echoed);
+    }
 }
 
 const struct api api_chat = {

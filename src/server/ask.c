@@ -7,6 +7,7 @@
 #include "engine/breakers.h"
 #include "grammar/grammar.h"
 #include "server/ask_grammar.h"
+#include "server/ask_prompt.h"
 #include "server/ask_sampling.h"
 #include "server/ask_tools.h"
 #include "server/body.h"
@@ -149,47 +150,6 @@ static bool refuse_unsupported(struct json_object *o, bool chat, struct refusal 
 
 // --- the prompt ----------------------------------------------------------------------------------
 
-static bool add_id(struct ask *a, struct json_object *v, int64_t vocab, struct refusal *r) {
-    int64_t id = json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : -1;
-    if (id < 0 || id >= vocab)
-        return refuse(r, 400, "prompt",
-                      "element %zu of \"prompt\" is no token id: those are 0 to %lld",
-                      a->prompt.ids.n, (long long)vocab - 1);
-    ids_push(&a->prompt.ids, (int32_t)id);
-    return true;
-}
-
-// A string, a list of ids, or a list of one of these.
-static bool read_prompt(struct ask *a, struct json_object *o, const struct text_model *m,
-                        struct refusal *r) {
-    struct error e = {0};
-    struct json_object *v, *first = NULL;
-    size_t n = 1;
-    if (!json_object_object_get_ex(o, "prompt", &v)) return missing(r, "prompt");
-    if (json_object_is_type(v, json_type_array)) {
-        n = json_object_array_length(v);
-        first = n ? json_object_array_get_idx(v, 0) : NULL;
-    }
-    bool nested =
-        json_object_is_type(first, json_type_string) || json_object_is_type(first, json_type_array);
-    if (nested && n > 1)
-        return refuse(r, 400, "prompt", "\"prompt\" is a list of %zu prompts; send them one by one",
-                      n);
-    if (nested) v = first;
-    if (json_object_is_type(v, json_type_string) && a->echo) str_add(&a->echoed, json_text(v));
-    if (json_object_is_type(v, json_type_string))
-        return tok_encode(m->tokenizer, json_text(v), true, &a->prompt.ids, &e) ||
-               refuse(r, 400, "prompt", "%s", e.text);
-    if (!json_object_is_type(v, json_type_array))
-        return body_wrong_kind(r, "prompt", "a string or a list of token ids", v);
-    n = json_object_array_length(v);
-    for (size_t i = 0; i < n; i++)
-        if (!add_id(a, json_object_array_get_idx(v, i), engine_info(m->engine)->vocab, r))
-            return false;
-    if (a->echo) tok_decode(m->tokenizer, a->prompt.ids.id, n, false, &a->echoed);
-    return true;
-}
-
 // Parts of text become one text, with line breaks between: not every template knows parts.
 static bool join_parts(struct json_object *message, struct json_object *content, size_t at,
                        struct refusal *r) {
@@ -222,8 +182,17 @@ static bool simplify(struct json_object *message, size_t at, struct refusal *r) 
     return !json_object_is_type(content, json_type_array) || join_parts(message, content, at, r);
 }
 
-static bool read_messages(struct ask *a, struct json_object *o, const struct text_model *m,
-                          struct json_object *defaults, struct refusal *r) {
+// Where the prompt ends: with what begins an answer, or inside the last message.
+static bool read_ending(struct chat_options *opt, struct json_object *o, struct refusal *r) {
+    if (!body_flag(o, "continue_final_message", &opt->continue_final_message, r)) return false;
+    opt->add_generation_prompt = !opt->continue_final_message;
+    return body_flag(o, "add_generation_prompt", &opt->add_generation_prompt, r);
+}
+
+// What the template gets: the body's messages, and options, whose kwargs are the caller's to put.
+static bool read_chat(struct ask *a, struct json_object *o, const struct text_model *m,
+                      struct json_object *defaults, struct json_object **messages,
+                      struct chat_options *opt, struct refusal *r) {
     struct error e = {0};
     struct json_object *list;
     if (!json_object_object_get_ex(o, "messages", &list)) return missing(r, "messages");
@@ -234,36 +203,41 @@ static bool read_messages(struct ask *a, struct json_object *o, const struct tex
     if (!ask_tools(a, o, r)) return false;
     for (size_t i = 0; i < n; i++)
         if (!simplify(json_object_array_get_idx(list, i), i, r)) return false;
-    struct chat_options opt = {.fit_calls = true, .tools = a->tools};
-    if (!body_flag(o, "continue_final_message", &opt.continue_final_message, r)) return false;
-    opt.add_generation_prompt = !opt.continue_final_message;
-    opt.kwargs = chat_kwargs(m->chat, a->tools != NULL, o, defaults, &e);
-    if (!opt.kwargs) return refuse(r, 400, NULL, "%s", e.text);
-    bool ok = text_chat_prompt(m, list, &opt, &a->prompt, &e);
-    json_object_put(opt.kwargs);
-    return ok || refuse(r, 400, "messages", "%s", e.text);
+    *messages = list;
+    *opt = (struct chat_options){.fit_calls = true, .tools = a->tools};
+    if (!read_ending(opt, o, r)) return false;
+    opt->kwargs = chat_kwargs(m->chat, a->tools != NULL, o, defaults, &e);
+    return opt->kwargs || refuse(r, 400, NULL, "%s", e.text);
 }
 
-static bool check_length(const struct ask *a, bool chat, const struct text_model *m,
-                         struct refusal *r) {
-    const char *param = chat ? "messages" : "prompt";
-    size_t context = (size_t)engine_info(m->engine)->context;
-    if (!a->prompt.ids.n) return refuse(r, 400, param, "the prompt has no tokens");
-    if (a->prompt.ids.n < context) return true;
-    r->code = "context_length_exceeded";
-    return refuse(r, 400, param,
-                  "the prompt has %zu tokens; the context holds %zu, with the answer (--ctx-size, "
-                  "--parallel)",
-                  a->prompt.ids.n, context);
+static bool read_messages(struct ask *a, struct json_object *o, const struct text_model *m,
+                          struct json_object *defaults, struct refusal *r) {
+    struct error e = {0};
+    struct json_object *list;
+    struct chat_options opt;
+    if (!read_chat(a, o, m, defaults, &list, &opt, r)) return false;
+    bool ok = text_chat_prompt(m, list, &opt, &a->prompt, &e);
+    json_object_put(opt.kwargs);
+    if (!ok) return refuse(r, 400, "messages", "%s", e.text);
+    return ask_check_length(a->prompt.ids.n, "messages", m, r);
+}
+
+bool ask_common(struct ask *a, struct json_object *o, const struct text_model *m,
+                struct refusal *r) {
+    bool cached = true;
+    if (!read_limits(a, o, r) || !ask_sampling(a, o, m, r) || !read_stops(a, o, r)) return false;
+    if (!body_flag(o, "cache_prompt", &cached, r)) return false;
+    a->uncached = !cached;
+    return body_flag(o, "timings_per_token", &a->timings, r) &&
+           body_flag(o, "return_progress", &a->progress, r);
 }
 
 static bool read_all(struct ask *a, struct json_object *o, bool chat, const struct text_model *m,
                      struct json_object *kwargs, struct refusal *r) {
-    return refuse_unsupported(o, chat, r) && read_limits(a, o, r) && read_choices(a, o, r) &&
-           read_logprobs(a, o, chat, r) && read_echo(a, o, chat, r) && ask_sampling(a, o, m, r) &&
-           read_stops(a, o, r) &&
-           (chat ? read_messages(a, o, m, kwargs, r) : read_prompt(a, o, m, r)) &&
-           check_length(a, chat, m, r) && ask_grammar(a, o, chat, m, r);
+    return refuse_unsupported(o, chat, r) && ask_common(a, o, m, r) && read_choices(a, o, r) &&
+           read_logprobs(a, o, chat, r) && read_echo(a, o, chat, r) &&
+           (chat ? read_messages(a, o, m, kwargs, r) : ask_prompts(a, o, m, r)) &&
+           ask_grammar(a, o, chat, m, r);
 }
 
 bool ask_chat(struct ask *a, struct json_object *o, const struct text_model *m,
@@ -276,6 +250,25 @@ bool ask_text(struct ask *a, struct json_object *o, const struct text_model *m,
     return read_all(a, o, false, m, opt->kwargs, r);
 }
 
+bool ask_chat_text(struct json_object *o, const struct text_model *m,
+                   const struct server_options *opt, struct str *out, struct refusal *r) {
+    struct ask a = {0};
+    struct error e = {0};
+    struct json_object *list;
+    struct chat_options chat;
+    struct chat_prompt prompt = {0};
+    bool ok = read_chat(&a, o, m, opt->kwargs, &list, &chat, r);
+    if (ok) {
+        ok = (chat_check_contents(list, &e) && chat_render(m->chat, list, &chat, &prompt, &e)) ||
+             refuse(r, 400, "messages", "%s", e.text);
+        json_object_put(chat.kwargs);
+    }
+    str_add(out, str_sv(&prompt.text));
+    chat_prompt_free(&prompt);
+    ask_free(&a);
+    return ok;
+}
+
 void ask_free(struct ask *a) {
     free(a->sampling.bias);
     breakers_close(a->sampling.breakers);
@@ -283,6 +276,13 @@ void ask_free(struct ask *a) {
     ids_free(&a->stop_ids);
     str_free(&a->echoed);
     ids_free(&a->prompt.ids);
+    for (size_t i = 0; i < a->mores; i++) {
+        ids_free(&a->more[i].ids);
+        str_free(&a->more[i].echoed);
+    }
+    free(a->more);
+    json_object_put(a->fields);
+    str_free(&a->settings);
     json_object_put(a->tools);
     json_object_put(a->callable);
     for (size_t i = 0; i < a->stops; i++) str_free(&a->stop[i]);

@@ -10,14 +10,21 @@
 enum { ASK_STOPS = 16, ASK_STOP_BYTES = 1024, ASK_STOP_IDS = 256, ASK_BIASES = 65536 };
 enum { ASK_MOST = 1000000000 }; // of tokens, and of counts of them
 
+struct more_prompt {
+    struct ids ids;
+    struct str echoed;
+};
+
 struct ask {
     bool stream, include_usage;
-    size_t choices; // answers to make
+    size_t choices; // answers to make, to each prompt
     bool logprobs;  // tell each token's, and those of
     int64_t tops;   // so many of the likeliest
     bool echo;      // the prompt comes before the answer
     struct str echoed;
     struct text_prompt prompt; // of a chat, or its ids alone
+    struct more_prompt *more;  // [mores] others, of completions
+    size_t mores;
     struct json_object *tools; // that the model is told of, or NULL; owned
     bool one_call;             // of which it may call only one
     // Of these, those that it may call and in no other way than their schemas say; NULL: all, as it
@@ -30,14 +37,32 @@ struct ask {
     struct ids stop_ids; // that end the answer
     struct str stop[ASK_STOPS];
     size_t stops;
+    bool uncached; // nothing of the caches is used, nor left there
+    // llama-server's.
+    bool keep_ids;              // each choice gets its ids
+    bool end_chances;           // the token that ends an answer has chances too
+    bool drawn;                 // chances are those that the sampler drew from
+    bool timings, progress;     // in each event; while the prompt is computed
+    int64_t indent;             // ends before a line that begins with less white space, 0: off
+    int64_t most_ms;            // ends at a line's end when so long has passed, 0: off
+    struct json_object *fields; // of the answer that are wanted, or NULL: all; owned
+    struct str settings;        // JSON: what was understood
 };
 
 void ask_free(struct ask *a);
+
+// What completions of every API of ours have: limits, sampling, stops, and llama-server's fields
+// that its OpenAI routes take too. False with a refusal.
+bool ask_common(struct ask *a, struct json_object *o, const struct text_model *m,
+                struct refusal *r);
 
 // For struct api: the bodies of chat/completions and completions. They may change o, and a may keep
 // a part of it.
 bool ask_chat(struct ask *a, struct json_object *o, const struct text_model *m,
               const struct server_options *opt, struct refusal *r);
+// The text that the template makes of a chat's body.
+bool ask_chat_text(struct json_object *o, const struct text_model *m,
+                   const struct server_options *opt, struct str *out, struct refusal *r);
 bool ask_text(struct ask *a, struct json_object *o, const struct text_model *m,
               const struct server_options *opt, struct refusal *r);
 

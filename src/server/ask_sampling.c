@@ -8,9 +8,10 @@
 #include "engine/breakers.h"
 #include "server/body.h"
 
-// What holds where a request says nothing. Where the checkpoint says nothing either, it is what
-// lablup/mlxcel's server and llama-server have.
-static struct sampling defaults(const struct generation_config *g) {
+// Where the checkpoint says nothing either, it is what lablup/mlxcel's server and llama-server
+// have.
+struct sampling ask_sampling_default(const struct text_model *m) {
+    const struct generation_config *g = &m->defaults;
     struct sampling s = sampling_greedy();
     s.temperature = g->has_temperature ? (float)g->temperature : 0.8f;
     s.top_k = g->has_top_k ? g->top_k : 40;
@@ -23,10 +24,11 @@ static struct sampling defaults(const struct generation_config *g) {
     return s;
 }
 
+// Answers tell it, also to those whose numbers have 53 bits.
 static uint64_t random_seed(void) {
     uint64_t seed;
     random_fill(&seed, sizeof seed);
-    return seed;
+    return seed >> 11;
 }
 
 static bool read_common(struct sampling *s, struct json_object *o, struct refusal *r) {
@@ -240,7 +242,7 @@ static bool read_loop(struct loop *l, struct json_object *o, struct refusal *r) 
 bool ask_sampling(struct ask *a, struct json_object *o, const struct text_model *m,
                   struct refusal *r) {
     struct sampling *s = &a->sampling;
-    *s = defaults(&m->defaults);
+    *s = ask_sampling_default(m);
     bool ok = read_common(s, o, r) && read_rare(s, o, r) && read_chain(s, o, r) &&
               read_breakers(s, o, m, r) && read_biases(s, o, m, r) && read_stop_ids(a, o, m, r) &&
               read_loop(&a->loop, o, r);

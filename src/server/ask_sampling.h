@@ -5,6 +5,9 @@
 #include "base/json.h"
 #include "server/ask.h"
 
+// What holds where a request says nothing.
+struct sampling ask_sampling_default(const struct text_model *m);
+
 // Sets a's sampling, loop and stop_ids. False with a refusal.
 bool ask_sampling(struct ask *a, struct json_object *o, const struct text_model *m,
                   struct refusal *r);

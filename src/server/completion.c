@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "server/ask_prompt.h"
+#include "server/settings.h"
 
 enum { WAIT_MS = 50 };
 
@@ -20,28 +22,43 @@ static void make_id(char *id, size_t room, const char *kind) {
 
 static void submit(struct completion *c, struct refusal *r) {
     struct worker *w = c->service->worker;
+    const struct ask *a = &c->ask;
     bool full;
-    if (c->ask.choices > worker_most(w)) {
-        refuse(r, 400, "n",
-               "\"n\" is %zu; this server makes and queues %zu answers at most "
-               "(--parallel, --max-queue-depth)",
-               c->ask.choices, worker_most(w));
+    if (c->choices > worker_most(w)) {
+        refuse(r, 400, a->mores ? "prompt" : "n",
+               "%zu answers are asked for; this server makes and queues %zu at most (--parallel, "
+               "--max-queue-depth)",
+               c->choices, worker_most(w));
         return;
     }
-    struct request request = {
-        .prompt = c->ask.prompt.ids.id,
-        .n = c->ask.prompt.ids.n,
-        .max_new = c->ask.max_new,
-        .sampling = c->ask.sampling,
-        .loop = c->ask.loop,
-        .chances = c->ask.logprobs ? CHANCES_LOGITS : CHANCES_NONE,
-        .tops = c->ask.tops,
-        .stop_ids = c->ask.stop_ids.id,
-        .stop_count = c->ask.stop_ids.n,
-        .common = c->ask.prompt.common,
-        .uncached = c->service->o->uncached,
+    struct str about = {0};
+    if (c->service->o->slots) settings_write(&about, a, NULL);
+    struct ids *prompt = mem_array(1 + a->mores, sizeof *prompt);
+    for (size_t i = 0; i <= a->mores; i++) prompt[i] = *ask_prompt(a, i);
+    struct order order = {
+        .request =
+            {
+                .max_new = a->max_new,
+                .sampling = a->sampling,
+                .loop = a->loop,
+                .chances = !a->logprobs ? CHANCES_NONE
+                           : a->drawn   ? CHANCES_DRAWN
+                                        : CHANCES_LOGITS,
+                .tops = a->tops,
+                .stop_ids = a->stop_ids.id,
+                .stop_count = a->stop_ids.n,
+                .common = a->prompt.common,
+                .uncached = a->uncached || c->service->o->uncached,
+            },
+        .prompt = prompt,
+        .prompts = 1 + a->mores,
+        .choices = a->choices,
+        .about = about.p,
+        .steps = a->progress,
     };
-    c->job = worker_submit(w, &request, c->ask.choices, &full);
+    c->job = worker_submit(w, &order, &full);
+    free(prompt);
+    str_free(&about);
     if (!c->job && full)
         refuse(r, 429, NULL,
                "the queue is full: try again (--parallel and --max-queue-depth set its length)");
@@ -64,11 +81,12 @@ static struct reply *open_reply(const struct completion *c) {
 static void open_choices(struct completion *c, const struct text_model *m) {
     struct sv stop[ASK_STOPS];
     for (size_t i = 0; i < c->ask.stops; i++) stop[i] = str_sv(&c->ask.stop[i]);
-    c->open = c->ask.choices;
+    c->open = c->choices;
     c->choice = mem_array(c->open, sizeof *c->choice);
     for (size_t i = 0; i < c->open; i++) {
         struct choice *ch = &c->choice[i];
         ch->index = i;
+        ch->indent = -1;
         ch->text = text_stream_open(m, c->ask.prompt.reply, stop, c->ask.stops);
         if (c->api->chat) ch->reply = open_reply(c);
     }
@@ -84,12 +102,15 @@ struct completion *completion_start(const struct service *s, const struct api *a
     c->created = (int64_t)time(NULL);
     c->began = c->told = clock_now();
     make_id(c->id, sizeof c->id, api->id);
-    if (api->read(&c->ask, body, m, s->o, r)) submit(c, r);
+    if (api->read(&c->ask, body, m, s->o, r)) {
+        c->choices = (1 + c->ask.mores) * c->ask.choices;
+        submit(c, r);
+    }
     if (r->status) {
         completion_close(c);
         return NULL;
     }
-    c->prompt = c->ask.prompt.ids.n;
+    for (size_t i = 0; i <= c->ask.mores; i++) c->prompt += ask_prompt(&c->ask, i)->n;
     open_choices(c, m);
     return c;
 }
@@ -98,8 +119,9 @@ void completion_close(struct completion *c) {
     if (!c) return;
     if (c->api->close) c->api->close(c);
     job_close(c->job);
-    for (size_t i = 0; c->choice && i < c->ask.choices; i++) {
+    for (size_t i = 0; c->choice && i < c->choices; i++) {
         struct choice *ch = &c->choice[i];
+        ids_free(&ch->ids);
         text_stream_close(ch->text);
         reply_close(ch->reply);
         str_free(&ch->piece);
@@ -114,6 +136,15 @@ void completion_close(struct completion *c) {
 
 bool completion_keeps(const struct completion *c) { return c->ask.tools != NULL; }
 int64_t completion_cached(const struct completion *c) { return job_cached(c->job); }
+
+struct job_facts completion_facts(const struct completion *c, const struct choice *ch) {
+    return job_facts(c->job, ch->index);
+}
+
+size_t completion_prompt(const struct completion *c, const struct choice *ch) {
+    return ch->index / c->ask.choices;
+}
+
 size_t completion_shown(const struct choice *ch) { return text_stream_out(ch->text); }
 struct sv completion_stop(const struct choice *ch) {
     return text_stream_stop(ch->text);
@@ -132,23 +163,57 @@ static bool client_gone(int client) {
     return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
+// Looks at the lines of a piece from byte `from` on. True when the answer ends there: before a line
+// that begins with too little white space, which goes, or because its time is over.
+static bool cut_off(const struct completion *c, struct choice *ch, size_t from) {
+    bool line = false;
+    for (size_t i = from; i < ch->piece.n; i++) {
+        char byte = ch->piece.p[i];
+        bool white = byte == ' ' || byte == '\t';
+        if (ch->indent >= 0 && !white && ch->indent < c->ask.indent) {
+            ch->piece.n = i;
+            return true;
+        }
+        if (ch->indent >= 0) ch->indent = white ? ch->indent + 1 : -1;
+        if (byte != '\n') continue;
+        ch->indent = 0;
+        ch->lines = line = true;
+    }
+    return line && c->ask.most_ms > 0 && (clock_now() - c->first) * 1000 > (double)c->ask.most_ms;
+}
+
+// Takes a token. True when the answer ends with it.
+static bool take_token(struct completion *c, struct choice *ch, int32_t id, bool end,
+                       size_t *chance) {
+    size_t before = ch->piece.n;
+    c->moved = clock_now();
+    if (c->tokens++ == 0) c->first = c->moved;
+    ch->tokens++;
+    if (c->ask.keep_ids) ids_push(&ch->ids, id);
+    if (c->ask.logprobs && (!end || c->ask.end_chances))
+        logprobs_add(&ch->logprobs, id, text_stream_size(ch->text), &c->news, chance);
+    if (end) return false;
+    if (text_stream_push(ch->text, id, &ch->piece))
+        ch->finish = FINISH_STOP;
+    else if (cut_off(c, ch, before))
+        ch->finish = FINISH_LENGTH;
+    return ch->finish != FINISH_NOT;
+}
+
 // Takes an answer's news. The text before a stop string or a stop id is the answer's.
 static void take(struct completion *c, struct choice *ch) {
     const struct job_news *news = &c->news;
-    size_t from = 0;
-    for (size_t i = 0; i < news->ids.n && ch->finish == FINISH_NOT; i++) {
-        bool stop_id = news->finish == FINISH_STOP && i + 1 == news->ids.n;
-        c->moved = clock_now();
-        if (c->tokens++ == 0) c->first = c->moved;
-        if (stop_id) continue;
-        if (c->ask.logprobs)
-            logprobs_add(&ch->logprobs, news->ids.id[i], text_stream_size(ch->text), news, &from);
-        if (!text_stream_push(ch->text, news->ids.id[i], &ch->piece)) continue;
-        ch->finish = FINISH_STOP;
-        job_cancel(c->job, ch->index);
+    size_t chance = 0;
+    bool ended = false;
+    for (size_t i = 0; i < news->ids.n && !ended; i++) {
+        bool end = news->finish == FINISH_STOP && i + 1 == news->ids.n;
+        ended = take_token(c, ch, news->ids.id[i], end, &chance);
     }
-    if (ch->finish == FINISH_NOT) ch->finish = news->finish;
-    if (ch->finish != FINISH_NOT) text_stream_finish(ch->text, &ch->piece);
+    if (ended) job_cancel(c->job, ch->index);
+    size_t before = ch->piece.n;
+    if (!ended && news->finish != FINISH_NOT) text_stream_finish(ch->text, &ch->piece);
+    cut_off(c, ch, before);
+    if (!ended) ch->finish = news->finish;
     if (!ch->reply) return;
     reply_push(ch->reply, str_sv(&ch->piece));
     if (ch->finish != FINISH_NOT) reply_finish(ch->reply);
@@ -203,8 +268,9 @@ enum completion_news completion_whole(struct completion *c, int client, struct s
     enum completion_news news;
     struct reply_event e;
     struct choice *ch;
-    for (size_t i = 0; i < c->ask.choices && c->ask.echo; i++)
-        str_add(&c->choice[i].said.content, str_sv(&c->ask.echoed));
+    for (size_t i = 0; i < c->choices && c->ask.echo; i++)
+        str_add(&c->choice[i].said.content,
+                ask_echoed(&c->ask, completion_prompt(c, &c->choice[i])));
     while ((news = advance(c, client, &ch)) == COMPLETION_MORE) {
         if (!ch) continue;
         while (next_part(c, ch, &e)) reply_message_add(&ch->said, &e);
@@ -238,6 +304,7 @@ enum completion_news completion_events(struct completion *c, int client, struct 
     struct choice *ch;
     while (news == COMPLETION_MORE && !out->n) {
         news = advance(c, client, &ch);
+        if (!ch && c->ask.progress && c->api->progress) c->api->progress(out, c);
         if (ch) add_parts(out, c, ch);
         if (news == COMPLETION_MORE && !out->n) add_ping(out, c);
     }
@@ -245,5 +312,5 @@ enum completion_news completion_events(struct completion *c, int client, struct 
     if (news != COMPLETION_END) return news;
     c->api->end(out, c);
     c->ended = true;
-    return COMPLETION_MORE;
+    return out->n ? COMPLETION_MORE : COMPLETION_END;
 }

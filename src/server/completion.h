@@ -13,13 +13,17 @@ struct choice {
     size_t index;
     struct reply_message said; // of a whole answer, or what the API adds to it
     struct logprobs logprobs;
-    size_t calls; // of tools, whole ones
+    struct ids ids; // where the ask keeps them: those that the API has not taken yet
+    size_t tokens;  // made
+    size_t calls;   // of tools, whole ones
+    bool lines;     // a line break came
     enum finish finish;
 
     // completion.c's.
     struct text_stream *text;
     struct reply *reply; // of a chat
     struct str piece;    // of the text, of one wait
+    int64_t indent;      // white space of the line that begins; -1: it has other text
 };
 
 struct completion {
@@ -29,8 +33,9 @@ struct completion {
     char id[40];
     int64_t created; // seconds since 1970
     struct ask ask;
-    struct choice *choice; // [ask.choices]
-    size_t prompt, tokens; // tokens of the prompt, and made
+    struct choice *choice; // [choices] to the first prompt, then to the next
+    size_t choices;
+    size_t prompt, tokens; // tokens of the prompts, and made
     double began, first;   // on clock_now; first token, 0: none yet
     void *own;             // the API's
     struct refusal failed; // by the API's `whole`: there is none, for this reason
@@ -49,7 +54,10 @@ struct completion *completion_start(const struct service *s, const struct api *a
                                     struct json_object *body, struct refusal *r);
 void completion_close(struct completion *c); // the request is cancelled if it runs; NULL is fine
 bool completion_keeps(const struct completion *c);     // a part of the body
-int64_t completion_cached(const struct completion *c); // tokens of the prompt that the caches held
+int64_t completion_cached(const struct completion *c); // tokens of prompts that the caches held
+struct job_facts completion_facts(const struct completion *c, const struct choice *ch);
+// The number of the prompt that a choice answers.
+size_t completion_prompt(const struct completion *c, const struct choice *ch);
 // Of an answer that ended: "stop", "length", "tool_calls".
 const char *completion_finish(const struct choice *ch);
 // Characters of the answer that were given out: chances of tokens before them may be told.

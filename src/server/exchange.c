@@ -14,6 +14,19 @@ enum {
 
 // --- answers -------------------------------------------------------------------------------------
 
+void exchange_header(struct exchange *x, const char *name, const char *value) {
+    if (x->headers < HEADERS_MOST) x->header[x->headers++] = (struct header){name, mem_text(value)};
+}
+
+// Which web pages may read the answer.
+static void add_origin(struct exchange *x, struct MHD_Response *response) {
+    const struct cors *c = &x->service->o->cors;
+    const char *origin = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Origin");
+    const char *allowed = cors_origin(c, origin);
+    if (allowed) MHD_add_response_header(response, "Access-Control-Allow-Origin", allowed);
+    if (allowed && cors_varies(c)) MHD_add_response_header(response, "Vary", "Origin");
+}
+
 static bool queue(struct exchange *x, unsigned status, struct MHD_Response *response,
                   const char *type) {
     x->status = status;
@@ -21,6 +34,9 @@ static bool queue(struct exchange *x, unsigned status, struct MHD_Response *resp
     MHD_add_response_header(response, "Content-Type", type);
     MHD_add_response_header(response, "X-Request-Id", x->id);
     MHD_add_response_header(response, "Request-Id", x->id); // what Anthropic's clients look for
+    add_origin(x, response);
+    for (size_t i = 0; i < x->headers; i++)
+        MHD_add_response_header(response, x->header[i].name, x->header[i].value);
     if (status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
     if (status == 429 || status == 503) MHD_add_response_header(response, "Retry-After", "1");
     if (status == 405) MHD_add_response_header(response, "Allow", x->allow);
@@ -110,20 +126,28 @@ void exchange_drop_json(struct exchange *x) {
 #endif
 }
 
-struct json_object *exchange_read_json(struct exchange *x) {
+static struct json_object *read_body(struct exchange *x, enum json_type type, const char *what) {
     struct error e = {0};
-    if (!x->body.n) refuse(&x->refusal, 400, NULL, "the body must be a JSON object, not empty");
+    if (!x->body.n) refuse(&x->refusal, 400, NULL, "the body must be a JSON %s, not empty", what);
     if (x->refusal.status || !take_tree(x)) return NULL;
     struct json_object *o = json_read(str_sv(&x->body), "the body", &e);
     exchange_drop_body(x);
-    if (!e.set && json_object_is_type(o, json_type_object)) return o;
+    if (!e.set && json_object_is_type(o, type)) return o;
     if (e.set)
         refuse(&x->refusal, 400, NULL, "%s", e.text);
     else
-        refuse(&x->refusal, 400, NULL, "the body must be a JSON object, not %s", json_kind(o));
+        refuse(&x->refusal, 400, NULL, "the body must be a JSON %s, not %s", what, json_kind(o));
     json_object_put(o);
     exchange_drop_json(x);
     return NULL;
+}
+
+struct json_object *exchange_read_json(struct exchange *x) {
+    return read_body(x, json_type_object, "object");
+}
+
+struct json_object *exchange_read_list(struct exchange *x) {
+    return read_body(x, json_type_array, "array");
 }
 
 // --- the model's answers -------------------------------------------------------------------------

@@ -21,7 +21,8 @@ struct route {
 
 enum {
     LOGGED_PATH = 80, // bytes of a path in a log line
-    ID_MOST = 129     // of a request's id, with its end
+    ID_MOST = 129,    // of a request's id, with its end
+    HEADERS_MOST = 4  // that a route adds to its answer
 };
 
 struct exchange {
@@ -41,6 +42,11 @@ struct exchange {
     struct str whole_path;              // without a slash at its end
     char allow[40];                     // the methods that the path takes
     char id[ID_MOST];                   // the client's X-Request-Id, else ours
+    struct header {
+        const char *name;
+        char *value;
+    } header[HEADERS_MOST];
+    size_t headers;
     double began;
     size_t dropped;    // bytes of the body that were not kept
     bool hang_up;      // the connection ends with the answer
@@ -55,6 +61,8 @@ struct exchange {
 bool exchange_send(struct exchange *x, unsigned status, const char *type, struct sv bytes);
 // A document for a browser, which may do what the policy says (Content-Security-Policy).
 bool exchange_page(struct exchange *x, struct sv html, const char *policy);
+// A header more, for the next of these; name is a constant, value is copied.
+void exchange_header(struct exchange *x, const char *name, const char *value);
 bool exchange_json(struct exchange *x, unsigned status, const struct str *json);
 bool exchange_refuse(struct exchange *x);   // with x->refusal, as the route's API tells it
 bool exchange_complete(struct exchange *x); // an answer of the model, whole or as events
@@ -63,6 +71,7 @@ bool exchange_answer(struct exchange *x);   // the same, where x->completion has
 // The body as an object; the caller puts it, and calls exchange_drop_json when that is done. NULL
 // with a refusal.
 struct json_object *exchange_read_json(struct exchange *x);
+struct json_object *exchange_read_list(struct exchange *x); // the same of an array
 void exchange_drop_json(struct exchange *x);
 void exchange_drop_body(struct exchange *x);
 // A query's parameter, NULL where there is none.

@@ -228,6 +228,7 @@ static void completed(void *arg, struct MHD_Connection *mhd, void **request,
     exchange_drop_body(x);
     str_free(&x->events);
     str_free(&x->whole_path);
+    for (size_t i = 0; i < x->headers; i++) free(x->header[i].value);
     pthread_mutex_lock(&h->lock);
     if (x->asked) h->answering--;
     x->conn->answering = false;
@@ -319,6 +320,7 @@ struct http *http_open(const struct server_options *o, struct error *e) {
     h->service.started = (int64_t)time(NULL);
     budget_open(&h->service.bodies, BODIES * o->max_body);
     budget_open(&h->service.trees, TREES * o->max_body);
+    metrics_open(&h->service.metrics);
     pthread_mutex_init(&h->lock, NULL);
     h->listener = -1;
     str_puts(&h->address, listen_is_file(o->host) ? "unix:"
@@ -380,6 +382,7 @@ void http_close(struct http *h) {
     responses_store_close(h->service.responses);
     budget_close(&h->service.bodies);
     budget_close(&h->service.trees);
+    metrics_close(&h->service.metrics);
     pthread_mutex_destroy(&h->lock);
     str_free(&h->address);
     free(h);

@@ -131,6 +131,20 @@ static void write_text(struct str *s, const struct logprobs *l, const struct tok
     str_puts(s, "]}");
 }
 
+// "id":...,"token":...,"bytes":[...],"logprob":...
+static void add_native_token(struct str *s, const struct tokenizer *t, int32_t id, float p,
+                             bool drawn) {
+    struct str bytes = {0};
+    if (!tok_is_special(t, id)) tok_bytes(t, id, &bytes);
+    str_printf(s, "\"id\":%d,\"token\":", id);
+    json_quote(s, sv_cut(str_sv(&bytes), 0, bytes.n - utf8_partial(str_sv(&bytes))));
+    str_puts(s, ",\"bytes\":[");
+    for (size_t i = 0; i < bytes.n; i++) str_printf(s, i ? ",%d" : "%d", (unsigned char)bytes.p[i]);
+    str_puts(s, drawn ? "],\"prob\":" : "],\"logprob\":");
+    add_chance(s, p);
+    str_free(&bytes);
+}
+
 static size_t count_before(const struct logprobs *l, size_t end) {
     size_t n = 0;
     while (n < l->n && l->token[n].at < end) n++;
@@ -148,6 +162,26 @@ void logprobs_write_list(struct str *out, struct logprobs *l, const struct token
                          size_t end) {
     size_t n = count_before(l, end);
     write_list(out, l, t, n);
+    forget(l, n);
+}
+
+void logprobs_write_native(struct str *out, struct logprobs *l, const struct tokenizer *t,
+                           bool drawn, size_t end) {
+    size_t n = count_before(l, end);
+    str_addc(out, '[');
+    for (size_t i = 0; i < n; i++) {
+        const struct chance *c = l->chance + l->token[i].from;
+        str_puts(out, i ? ",{" : "{");
+        add_native_token(out, t, l->token[i].id, c->p, drawn);
+        str_puts(out, drawn ? ",\"top_probs\":[" : ",\"top_logprobs\":[");
+        for (int32_t k = 1; k <= c->id; k++) {
+            str_puts(out, k > 1 ? ",{" : "{");
+            add_native_token(out, t, c[k].id, c[k].p, drawn);
+            str_addc(out, '}');
+        }
+        str_puts(out, "]}");
+    }
+    str_addc(out, ']');
     forget(l, n);
 }
 

@@ -24,5 +24,9 @@ void logprobs_write(struct str *out, struct logprobs *l, const struct tokenizer 
 // The same in the form of chats, as elements of a list: nothing when there are none.
 void logprobs_write_list(struct str *out, struct logprobs *l, const struct tokenizer *t,
                          size_t end);
+// The same as llama-server has it: a list. drawn: probabilities of what was drawn from, not
+// logarithms of the model's.
+void logprobs_write_native(struct str *out, struct logprobs *l, const struct tokenizer *t,
+                           bool drawn, size_t end);
 
 #endif

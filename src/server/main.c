@@ -112,6 +112,7 @@ static int run(const struct server_options *o) {
     struct http *h = http_open(o, &e);
     struct worker *w = h ? worker_start(o->model, &o->engine, o->queue, &e) : NULL;
     int code = EXIT_FAILURE;
+    if (w && o->slot_dir) worker_keep_tokens(w);
     if (w && http_serve(h, w, &e)) {
         printf("listening on %s\n", http_address(h));
         fflush(stdout);

@@ -97,6 +97,20 @@ static const struct arg http_args[] = {
 };
 static const struct arg_group http_group = {"HTTP", http_args, COUNT(http_args)};
 
+static const struct arg route_args[] = {
+    {"--metrics", ARG_FLAG, NULL, "LLAMA_ARG_ENDPOINT_METRICS", NULL, 0, 0,
+     "GET /metrics tells Prometheus what the server does"},
+    {"--props", ARG_FLAG, NULL, "LLAMA_ARG_ENDPOINT_PROPS", NULL, 0, 0,
+     "take POST /props, which has nothing to change; GET /props is always there"},
+    {"--slots --no-slots", ARG_SWITCH, NULL, "LLAMA_ARG_ENDPOINT_SLOTS LLAMA_ARG_NO_ENDPOINT_SLOTS",
+     "on", 0, 0, "GET /slots tells what each place does"},
+    {"--slot-save-path", ARG_TEXT, "DIR", NULL, NULL, 0, 0,
+     "a folder in which POST /slots/N?action=save keeps the tokens of a place, for restore"},
+    {"--spm-infill", ARG_FLAG, NULL, NULL, NULL, 0, 0,
+     "/infill gives the model the suffix before the prefix, for models that were trained so"},
+};
+static const struct arg_group route_group = {"Routes", route_args, COUNT(route_args)};
+
 static const struct arg log_args[] = {
     {"-v --verbose --log-verbose", ARG_FLAG, NULL, NULL, NULL, 0, 0, "say more on standard error"},
     {"-q --quiet", ARG_FLAG, NULL, NULL, NULL, 0, 0,
@@ -174,6 +188,8 @@ static const struct arg_group *const groups[] = {&args_model_group,
                                                  &chat_group,
                                                  &responses_store_group,
                                                  &http_group,
+                                                 &route_group,
+                                                 &cors_arg_group,
                                                  &log_group,
                                                  &common_group,
                                                  &refused_group,
@@ -327,6 +343,17 @@ static bool read_chat(struct server_options *o, const struct args *a, struct err
     return !e->set;
 }
 
+static bool read_routes(struct server_options *o, const struct args *a, struct error *e) {
+    o->metrics = args_flag(a, "metrics");
+    o->props = args_flag(a, "props");
+    o->slots = args_flag(a, "slots");
+    o->suffix_first = args_flag(a, "spm-infill");
+    o->slot_dir = args_text(a, "slot-save-path");
+    if (o->slot_dir && !dir_exists(o->slot_dir))
+        return fail(e, "--slot-save-path %s: there is no such folder", o->slot_dir);
+    return cors_read(&o->cors, a, e);
+}
+
 bool server_options_read(struct server_options *o, const struct args *a, struct error *e) {
     *o = (struct server_options){
         .model = args_model(a, e),
@@ -355,7 +382,8 @@ bool server_options_read(struct server_options *o, const struct args *a, struct 
                     (long long)o->engine.batch, (long long)o->engine.sequences);
     const char *alias = args_text(a, "alias");
     o->name = alias && *alias ? mem_text(alias) : model_name(o->model);
-    return read_keys(o, a, e) && read_chat(o, a, e) && read_tls(o, a, e) && read_prefix(o, a, e);
+    return read_keys(o, a, e) && read_chat(o, a, e) && read_tls(o, a, e) && read_prefix(o, a, e) &&
+           read_routes(o, a, e);
 }
 
 void server_options_free(struct server_options *o) {
@@ -365,5 +393,6 @@ void server_options_free(struct server_options *o) {
     str_free(&o->tls_key);
     str_free(&o->tls_cert);
     json_object_put(o->kwargs);
+    cors_free(&o->cors);
     *o = (struct server_options){0};
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "server/responses_store.h"
+#include "server/cors.h"
 
 struct server_options {
     const char *model; // a checkpoint's folder, or a file in it
@@ -46,6 +47,11 @@ struct server_options {
     struct log_options log;
     bool log_prompts;   // bodies of requests too
     bool log_forwarded; // the client as a proxy tells it
+
+    bool metrics, props, slots; // routes for the operator
+    bool suffix_first;          // /infill has the suffix before the prefix
+    const char *slot_dir;       // for /slots/N?action=save, or NULL
+    struct cors cors;
 };
 
 extern const struct manual server_manual;

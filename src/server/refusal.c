@@ -17,6 +17,7 @@ static const char *type(unsigned status) {
     switch (status) {
     case 429: return "rate_limit_error";
     case 500: return "server_error";
+    case 501: return "not_supported_error";
     case 503: return "unavailable_error";
     case 504: return "timeout_error";
     default: return "invalid_request_error";
@@ -41,5 +42,24 @@ void refusal_json(struct str *out, const struct refusal *r) {
         str_puts(out, "\"code\":503");
     else
         add_text(out, "code", r->code);
+    str_puts(out, "}}");
+}
+
+static const char *native_type(const struct refusal *r) {
+    if (r->tokens) return "exceed_context_size_error";
+    switch (r->status) {
+    case 401: return "authentication_error";
+    case 404: return "not_found_error";
+    default: return type(r->status);
+    }
+}
+
+void refusal_native(struct str *out, const struct refusal *r) {
+    str_printf(out, "{\"error\":{\"code\":%u,", r->status);
+    add_text(out, "message", r->why.text);
+    str_printf(out, ",\"type\":\"%s\"", native_type(r));
+    if (r->tokens)
+        str_printf(out, ",\"n_prompt_tokens\":%lld,\"n_ctx\":%lld", (long long)r->tokens,
+                   (long long)r->context);
     str_puts(out, "}}");
 }

@@ -1,4 +1,4 @@
-// Why a request is refused, and the OpenAI API's JSON for it.
+// Why a request is refused, and the JSON for it, OpenAI's and llama-server's.
 #ifndef SERVER_REFUSAL_H
 #define SERVER_REFUSAL_H
 
@@ -6,9 +6,10 @@
 #include "base/str.h"
 
 struct refusal {
-    unsigned status;   // of HTTP; 0: not refused
-    const char *param; // the field that is wrong, a constant; NULL: none
-    const char *code;  // for programs, as OpenAI has it, a constant; NULL: none
+    unsigned status;         // of HTTP; 0: not refused
+    const char *param;       // the field that is wrong, a constant; NULL: none
+    const char *code;        // for programs, as OpenAI has it, a constant; NULL: none
+    int64_t tokens, context; // of a prompt that is too long, and what it may have
     struct error why;
 };
 
@@ -18,5 +19,7 @@ bool refuse(struct refusal *r, unsigned status, const char *param, const char *f
 
 // {"error":{"message":...,"type":...,"param":...,"code":...}}
 void refusal_json(struct str *out, const struct refusal *r);
+// llama-server's: {"error":{"code":400,"message":...,"type":...}}
+void refusal_native(struct str *out, const struct refusal *r);
 
 #endif

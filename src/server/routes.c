@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "server/api_responses.h"
+#include "server/api_native.h"
+#include "server/routes_native.h"
 
 static const struct route routes[] = {
     {"GET", "/", true, NULL, route_page},
@@ -26,6 +28,21 @@ static const struct route routes[] = {
     {"POST", "/responses/", false, &api_responses, route_response_cancel},
     {"POST", "/v1/messages", false, &api_messages, exchange_complete},
     {"POST", "/v1/messages/count_tokens", false, &api_messages, route_count_tokens},
+    {"POST", "/v1/chat/completions/input_tokens", false, &api_chat, route_input_tokens},
+    {"POST", "/chat/completions/input_tokens", false, &api_chat, route_input_tokens},
+    {"POST", "/completion", false, &api_native, exchange_complete},
+    {"POST", "/completions", false, &api_native, exchange_complete},
+    {"POST", "/infill", false, &api_infill, exchange_complete},
+    {"POST", "/tokenize", false, &api_native, route_tokenize},
+    {"POST", "/detokenize", false, &api_native, route_detokenize},
+    {"POST", "/apply-template", false, &api_native, route_apply_template},
+    {"GET", "/props", false, &api_native, route_props},
+    {"POST", "/props", false, &api_native, route_set_props},
+    {"GET", "/slots", false, &api_native, route_slots},
+    {"POST", "/slots/", false, &api_native, route_slot_action},
+    {"GET", "/metrics", false, &api_native, route_metrics},
+    {"GET", "/lora-adapters", false, &api_native, route_adapters},
+    {"POST", "/lora-adapters", false, &api_native, route_set_adapters},
 };
 enum { ROUTES = sizeof routes / sizeof *routes };
 
@@ -36,8 +53,15 @@ static void allow(struct exchange *x, const char *method) {
     str_free(&s);
 }
 
+// Browsers ask before they ask, of any path and without a key.
+static const struct route preflight = {"OPTIONS", "", true, NULL, route_preflight};
+
 bool routes_find(struct exchange *x, const char *method) {
     struct sv asked = str_sv(&x->whole_path);
+    if (!strcmp(method, "OPTIONS")) {
+        x->route = &preflight;
+        return true;
+    }
     if (!strcmp(method, "HEAD")) method = "GET"; // libmicrohttpd leaves the body out
     for (size_t i = 0; i < ROUTES; i++) {
         struct sv path = sv(routes[i].path);

@@ -3,6 +3,7 @@
 #define SERVER_SERVICE_H
 
 #include "server/budget.h"
+#include "server/metrics.h"
 #include "server/options.h"
 #include "server/responses_store.h"
 #include "server/worker.h"
@@ -14,6 +15,7 @@ struct service {
     struct budget bodies; // bytes of all requests' bodies
     struct budget trees;  // bytes of the JSON that is parsed of them
     struct responses_store *responses;
+    struct metrics metrics;
 };
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -21,25 +22,45 @@ struct worker {
     bool stop, joined;
     struct job *jobs; // not finished, in the order they came
     size_t n;
+    struct place *place; // [sequences] what ran there last; NULL: nothing could yet
+    bool keep;
+    struct ids *kept; // [sequences] its tokens, where they are kept
+    struct engine_stats stats;
+    int64_t made, ended; // tokens of answers, and answers, in all
 };
 
 struct track {
     int64_t number; // in the engine; 0: not there yet
     bool cancel, told;
+    bool runs;            // it has a place
     struct job_news news; // not taken yet
+    struct job_facts facts;
+    struct ids all; // of the answer, where they are kept
+};
+
+struct asked {
+    struct request request; // for the engine, over these arrays
+    int32_t *prompt;
+    int64_t cached; // of its tokens
 };
 
 struct job {
     struct worker *worker;
     struct job *next;
     pthread_cond_t news;
-    struct request request; // for the engine, over these arrays
-    int32_t *prompt, *stop_ids;
-    struct track *track; // [tracks] its answers
+    struct asked *asked; // [prompts]
+    size_t prompts;
+    int32_t *stop_ids;
+    struct track *track; // [tracks] the answers to the first prompt, then to the next
     size_t tracks, running, last;
     bool cancel, closed; // closed: nobody waits for it
-    int64_t cached;
+    bool steps, moved;   // moved: a step that is not told of
+    char *about;
 };
+
+static size_t count_places(const struct worker *w) {
+    return (size_t)engine_info(w->model.engine)->sequences;
+}
 
 void job_news_free(struct job_news *n) {
     ids_free(&n->ids);
@@ -48,9 +69,14 @@ void job_news_free(struct job_news *n) {
 
 static void job_free(struct job *j) {
     pthread_cond_destroy(&j->news);
-    free(j->prompt);
+    for (size_t i = 0; i < j->prompts; i++) free(j->asked[i].prompt);
+    free(j->asked);
     free(j->stop_ids);
-    for (size_t i = 0; i < j->tracks; i++) job_news_free(&j->track[i].news);
+    free(j->about);
+    for (size_t i = 0; i < j->tracks; i++) {
+        job_news_free(&j->track[i].news);
+        ids_free(&j->track[i].all);
+    }
     free(j->track);
     free(j);
 }
@@ -66,9 +92,47 @@ static void end_job(struct worker *w, struct job *j) {
         pthread_cond_signal(&j->news);
 }
 
+// The prompt that an answer is to.
+static struct asked *asked_of(const struct job *j, const struct track *t) {
+    return &j->asked[(size_t)(t - j->track) / (j->tracks / j->prompts)];
+}
+
+// What is there to tell of an answer that has a place.
+static void describe(const struct job *j, const struct track *t, struct place *out) {
+    const struct request *r = &asked_of(j, t)->request;
+    int64_t made = t->facts.made;
+    *out = (struct place){
+        .busy = t->news.finish == FINISH_NOT,
+        .number = t->number,
+        .prompt = (int64_t)r->n,
+        .cached = asked_of(j, t)->cached,
+        .done = t->facts.done,
+        .made = made,
+        .left = r->max_new < 0      ? -1
+                : r->max_new > made ? r->max_new - made
+                                    : 0,
+        .about = mem_text(j->about),
+    };
+}
+
+// What the caches hold of it: the last token was not computed.
+static void keep_tokens(struct ids *kept, const struct request *r, const struct ids *answer) {
+    kept->n = 0;
+    ids_add(kept, r->prompt, r->n);
+    if (answer->n) ids_add(kept, answer->id, answer->n - 1);
+}
+
 static void end_track(struct worker *w, struct job *j, struct track *t, enum finish f) {
     t->news.finish = f;
+    t->runs = false;
     w->n--;
+    w->ended++;
+    if (t->facts.place >= 0) {
+        struct place *p = &w->place[t->facts.place];
+        free(p->about);
+        describe(j, t, p);
+        if (w->keep) keep_tokens(&w->kept[t->facts.place], &asked_of(j, t)->request, &t->all);
+    }
     if (--j->running == 0)
         end_job(w, j);
     else if (!j->closed)
@@ -89,11 +153,15 @@ static void cancel_job(struct worker *w, struct job *j) {
 // The server checked the request before, so what the engine says is for its operator.
 static void enter(struct worker *w, struct job *j) {
     struct error why = {0};
-    struct sampling sampling = j->request.sampling;
-    for (size_t i = 0; i < j->tracks && !why.set; i++, sampling.seed++) {
-        int64_t first = j->track[0].number;
-        j->track[i].number = first ? engine_fork(w->model.engine, first, &sampling, &why)
-                                   : engine_submit(w->model.engine, &j->request, &why);
+    size_t each = j->tracks / j->prompts;
+    for (size_t i = 0; i < j->tracks && !why.set; i++) {
+        const struct request *r = &j->asked[i / each].request;
+        struct sampling sampling = r->sampling;
+        sampling.seed += i % each;
+        j->track[i].number =
+            i % each
+                ? engine_fork(w->model.engine, j->track[i / each * each].number, &sampling, &why)
+                : engine_submit(w->model.engine, r, &why);
     }
     if (!why.set) return;
     log_say(LOG_ERROR, "the engine refuses a request: %s", why.text);
@@ -133,15 +201,45 @@ static struct track *track_of(struct worker *w, int64_t number, struct job **job
     return NULL;
 }
 
-static void deliver(struct worker *w) {
+// The track has a place since the step that began at `began`.
+static void settle(struct track *t, int64_t place, double began) {
+    if (place < 0) return;
+    t->facts.place = place;
+    if (t->facts.began <= 0) t->facts.began = began;
+}
+
+// Of a prompt's answers, the first one tells: the others share what that one computed.
+static void keep_cached(const struct job *j, const struct track *t, int64_t cached) {
+    if ((size_t)(t - j->track) % (j->tracks / j->prompts) == 0) asked_of(j, t)->cached = cached;
+}
+
+static void take_token(struct worker *w, struct job *j, struct track *t, int32_t id, double now) {
+    struct job_facts *f = &t->facts;
+    ids_push(&t->news.ids, id);
+    if (w->keep) ids_push(&t->all, id);
+    f->done = (int64_t)asked_of(j, t)->request.n;
+    f->made++;
+    f->last = now;
+    if (f->made == 1) f->prompted = now;
+    w->made++;
+}
+
+// began: of the step that the events are of.
+static void deliver(struct worker *w, double began) {
     struct event event;
+    double now = clock_now();
     while (engine_event(w->model.engine, &event)) {
         struct job *j;
         struct track *t = track_of(w, event.request, &j);
         if (!t) continue;
-        if (t == j->track) j->cached = event.cached; // the prompt's; the others share it
-        if (event.id >= 0) ids_push(&t->news.ids, event.id);
-        if (event.id >= 0 && j->request.chances) add_chances(&t->news, &event);
+        settle(t, event.place, began);
+        keep_cached(j, t, event.cached);
+        if (event.id >= 0) take_token(w, j, t, event.id, now);
+        if (event.id >= 0 && j->asked->request.chances) add_chances(&t->news, &event);
+        if (event.finish == FINISH_LENGTH && !t->facts.made) { // only the prompt was asked for
+            t->facts.done = (int64_t)asked_of(j, t)->request.n;
+            t->facts.prompted = now;
+        }
         if (event.finish != FINISH_NOT)
             end_track(w, j, t, event.finish);
         else if (!j->closed)
@@ -149,8 +247,30 @@ static void deliver(struct worker *w) {
     }
 }
 
+// Who has a place after the step that began at `began`, and how far their prompts are.
+static void watch(struct worker *w, double began) {
+    double now = clock_now();
+    for (struct job *j = w->jobs; j; j = j->next) {
+        for (size_t i = 0; i < j->tracks; i++) {
+            struct track *t = &j->track[i];
+            struct progress p;
+            t->runs = t->number && engine_progress(w->model.engine, t->number, &p) && p.place >= 0;
+            if (!t->runs) continue;
+            settle(t, p.place, began);
+            keep_cached(j, t, (int64_t)p.cached);
+            if (t->facts.made || t->facts.done == (int64_t)p.done) continue;
+            t->facts.done = (int64_t)p.done;
+            t->facts.prompted = now;
+            j->moved = j->steps;
+            if (j->moved && !j->closed) pthread_cond_signal(&j->news);
+        }
+    }
+}
+
 static void serve(struct worker *w) {
     struct error why = {0};
+    w->place = mem_array(count_places(w), sizeof *w->place);
+    w->kept = mem_array(count_places(w), sizeof *w->kept);
     while (!w->stop && !why.set) {
         hand_over(w);
         if (!engine_busy(w->model.engine)) {
@@ -158,9 +278,13 @@ static void serve(struct worker *w) {
             continue;
         }
         pthread_mutex_unlock(&w->lock);
+        double began = clock_now();
         bool ok = engine_step(w->model.engine, &why);
         pthread_mutex_lock(&w->lock);
-        if (ok) deliver(w);
+        w->stats = engine_stats(w->model.engine);
+        if (!ok) continue;
+        deliver(w, began);
+        watch(w, began);
     }
     w->why = why;
 }
@@ -208,6 +332,60 @@ enum worker_state worker_state(struct worker *w, struct error *why) {
 const struct text_model *worker_model(const struct worker *w) { return &w->model; }
 size_t worker_most(const struct worker *w) { return w->most; }
 
+struct place *worker_places(struct worker *w, size_t *n) {
+    struct place *out = mem_array(*n = count_places(w), sizeof *out);
+    pthread_mutex_lock(&w->lock);
+    for (const struct job *j = w->jobs; j; j = j->next)
+        for (size_t i = 0; i < j->tracks; i++) {
+            const struct track *t = &j->track[i];
+            if (t->runs && t->news.finish == FINISH_NOT) describe(j, t, &out[t->facts.place]);
+        }
+    for (size_t i = 0; i < *n && w->place; i++) {
+        if (out[i].number) continue;
+        out[i] = w->place[i];
+        out[i].about = mem_text(w->place[i].about);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return out;
+}
+
+void worker_places_free(const struct worker *w, struct place *p) {
+    for (size_t i = 0; p && i < count_places(w); i++) free(p[i].about);
+    free(p);
+}
+
+void worker_keep_tokens(struct worker *w) {
+    pthread_mutex_lock(&w->lock);
+    w->keep = true;
+    pthread_mutex_unlock(&w->lock);
+}
+
+bool worker_tokens(struct worker *w, size_t place, struct ids *out) {
+    bool busy = false;
+    pthread_mutex_lock(&w->lock);
+    for (const struct job *j = w->jobs; j; j = j->next)
+        for (size_t i = 0; i < j->tracks; i++)
+            busy |= j->track[i].runs && j->track[i].facts.place == (int64_t)place;
+    if (!busy) ids_add(out, w->kept[place].id, w->kept[place].n);
+    pthread_mutex_unlock(&w->lock);
+    return !busy;
+}
+
+struct worker_stats worker_stats(struct worker *w) {
+    struct worker_stats s = {0};
+    pthread_mutex_lock(&w->lock);
+    s.engine = w->stats;
+    s.made = w->made;
+    s.ended = w->ended;
+    for (const struct job *j = w->jobs; j; j = j->next)
+        for (size_t i = 0; i < j->tracks; i++) {
+            if (j->track[i].news.finish != FINISH_NOT) continue;
+            *(j->track[i].runs ? &s.running : &s.waiting) += 1;
+        }
+    pthread_mutex_unlock(&w->lock);
+    return s;
+}
+
 void worker_stop(struct worker *w) {
     pthread_mutex_lock(&w->lock);
     w->stop = true;
@@ -220,6 +398,9 @@ void worker_stop(struct worker *w) {
 void worker_close(struct worker *w) {
     if (!w) return;
     worker_stop(w);
+    worker_places_free(w, w->place);
+    for (size_t i = 0; w->kept && i < count_places(w); i++) ids_free(&w->kept[i]);
+    free(w->kept);
     text_close(&w->model);
     pthread_cond_destroy(&w->work);
     pthread_mutex_destroy(&w->lock);
@@ -232,14 +413,24 @@ static int32_t *copy_ids(const int32_t *ids, size_t n) {
     return copy;
 }
 
-static struct job *job_open(struct worker *w, const struct request *r, size_t choices) {
+static struct job *job_open(struct worker *w, const struct order *o) {
     struct job *j = mem_alloc(sizeof *j);
     j->worker = w;
-    j->track = mem_array(choices, sizeof *j->track);
-    j->tracks = j->running = choices;
-    j->request = *r;
-    j->request.prompt = j->prompt = copy_ids(r->prompt, r->n);
-    j->request.stop_ids = j->stop_ids = copy_ids(r->stop_ids, r->stop_count);
+    j->tracks = j->running = o->prompts * o->choices;
+    j->track = mem_array(j->tracks, sizeof *j->track);
+    for (size_t i = 0; i < j->tracks; i++) j->track[i].facts.place = -1;
+    j->about = mem_text(o->about);
+    j->steps = o->steps;
+    j->stop_ids = copy_ids(o->request.stop_ids, o->request.stop_count);
+    j->prompts = o->prompts;
+    j->asked = mem_array(j->prompts, sizeof *j->asked);
+    for (size_t i = 0; i < j->prompts; i++) {
+        struct asked *a = &j->asked[i];
+        a->request = o->request;
+        a->request.prompt = a->prompt = copy_ids(o->prompt[i].id, o->prompt[i].n);
+        a->request.n = o->prompt[i].n;
+        a->request.stop_ids = j->stop_ids;
+    }
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -248,12 +439,13 @@ static struct job *job_open(struct worker *w, const struct request *r, size_t ch
     return j;
 }
 
-struct job *worker_submit(struct worker *w, const struct request *r, size_t choices, bool *full) {
+struct job *worker_submit(struct worker *w, const struct order *o, bool *full) {
     struct job *j = NULL;
+    size_t choices = o->prompts * o->choices;
     pthread_mutex_lock(&w->lock);
     *full = choices > w->most || w->n > w->most - choices;
     if (!*full && w->state == WORKER_READY) {
-        j = job_open(w, r, choices);
+        j = job_open(w, o);
         struct job **end = &w->jobs;
         while (*end) end = &(*end)->next;
         *end = j;
@@ -290,8 +482,9 @@ bool job_wait(struct job *j, int ms, struct job_news *out) {
     struct track *t = NULL;
     int err = 0;
     pthread_mutex_lock(&j->worker->lock);
-    while (!(t = with_news(j)) && !err)
+    while (!(t = with_news(j)) && !j->moved && !err)
         err = pthread_cond_timedwait(&j->news, &j->worker->lock, &until);
+    j->moved = false;
     out->ids.n = out->chances = 0;
     if (t) {
         struct job_news empty = *out;
@@ -305,9 +498,18 @@ bool job_wait(struct job *j, int ms, struct job_news *out) {
     return t != NULL;
 }
 
+struct job_facts job_facts(struct job *j, size_t choice) {
+    pthread_mutex_lock(&j->worker->lock);
+    struct job_facts facts = j->track[choice].facts;
+    facts.cached = asked_of(j, &j->track[choice])->cached;
+    pthread_mutex_unlock(&j->worker->lock);
+    return facts;
+}
+
 int64_t job_cached(struct job *j) {
     pthread_mutex_lock(&j->worker->lock);
-    int64_t cached = j->cached;
+    int64_t cached = 0;
+    for (size_t i = 0; i < j->prompts; i++) cached += j->asked[i].cached;
     pthread_mutex_unlock(&j->worker->lock);
     return cached;
 }

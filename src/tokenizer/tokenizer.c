@@ -174,11 +174,13 @@ static bool end(const struct tokenizer *t, struct work *w, struct sv text, bool 
     return ok;
 }
 
-bool tok_encode_plain(const struct tokenizer *t, struct sv text, struct ids *out, struct error *e) {
+bool tok_encode_plain(const struct tokenizer *t, struct sv text, bool special, struct ids *out,
+                      struct error *e) {
     struct work *w = work_take(t);
     struct sv clean = begin(w, text), norm;
     bool ok =
         !clean.n || (normalize(t, w, clean, true, &norm, e) && encode_cut(t, w, norm, true, e));
+    if (ok && special) post_run(&t->postprocessor, true, &w->ids);
     return end(t, w, clean, ok, out);
 }
 

@@ -31,7 +31,8 @@ void tok_close(struct tokenizer *t); // NULL is fine
 bool tok_encode(const struct tokenizer *t, struct sv text, bool special, struct ids *out,
                 struct error *e);
 // The same for text in which what spells an added token is none: each id is the model's own.
-bool tok_encode_plain(const struct tokenizer *t, struct sv text, struct ids *out, struct error *e);
+bool tok_encode_plain(const struct tokenizer *t, struct sv text, bool special, struct ids *out,
+                      struct error *e);
 
 int64_t tok_size(const struct tokenizer *t);                // largest id + 1
 int32_t tok_id(const struct tokenizer *t, struct sv token); // of exactly this token, or -1

@@ -89,7 +89,7 @@ endif()
 
 file(GLOB FUZZ_SOURCES CONFIGURE_DEPENDS fuzz/fuzz_*.c)
 if(NOT TARGET server-lib)
-  list(FILTER FUZZ_SOURCES EXCLUDE REGEX "/fuzz_ask")
+  list(FILTER FUZZ_SOURCES EXCLUDE REGEX "/fuzz_(ask|responses)")
 endif()
 foreach(SOURCE ${FUZZ_SOURCES})
   get_filename_component(NAME ${SOURCE} NAME_WE)

@@ -289,6 +289,7 @@ static void refused(void **state) {
         {"{\"input\":\"Hi\",\"prompt\":{\"id\":\"x\"}}", "prompt", "not supported"},
         {"{\"input\":\"Hi\",\"truncation\":\"auto\"}", "truncation", "disabled"},
         {"{\"input\":\"Hi\",\"n\":2}", "n", "from 1 to 1"},
+        {"{\"input\":\"Hi\",\"user\":{}}", "user", "a string"},
         {"{\"input\":\"Hi\",\"max_output_tokens\":0}", "max_output_tokens", "from 1"},
         {"{\"input\":\"Hi\",\"top_logprobs\":21}", "top_logprobs", "to 20"},
         {"{\"input\":\"Hi\",\"include\":[\"everything\"]}", "include", "include[0]"},

@@ -334,12 +334,46 @@ static void shared(void **state) {
     responses_store_close(s[1]);
 }
 
+// Processes that begin at once with a file that isn't there yet.
+static void beginning(void **state) {
+    enum { PROCESSES = 8 };
+    pid_t pid[PROCESSES];
+    int go[2];
+    (void)state;
+    assert_int_equal(pipe(go), 0);
+    for (int i = 0; i < PROCESSES; i++) {
+        pid[i] = fork();
+        if (pid[i]) continue;
+        struct responses_store_options o = {file, 1000, 1000000, 0};
+        struct error e = {0};
+        const char id[] = {(char)('a' + i), 0};
+        char c;
+        close(go[1]);
+        if (read(go[0], &c, 1)) _exit(1); // until nobody can write
+        struct responses_store *s = responses_store_open(&o, &e);
+        bool ok = s && responses_store_put(s, id, 0, sv(""), sv("{}"), &e);
+        if (!ok) print_error("%s\n", e.text);
+        _exit(!ok);
+    }
+    close(go[1]);
+    for (int i = 0; i < PROCESSES; i++) {
+        int status;
+        assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
+        assert_int_equal(status, 0);
+    }
+    close(go[0]);
+    struct responses_store *s = open_roomy();
+    for (char id[] = "a"; *id < 'a' + PROCESSES; id[0]++) assert_true(has(s, id));
+    responses_store_close(s);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(keeps),       TEST(forgets),     TEST(limits),    TEST(lives),  TEST(off),
-        TEST(wrong_files), TEST(usual_place), TEST(full_disk), TEST(killed), TEST(shared),
+        TEST(keeps),  TEST(forgets),     TEST(limits),      TEST(lives),
+        TEST(off),    TEST(wrong_files), TEST(usual_place), TEST(full_disk),
+        TEST(killed), TEST(shared),      TEST(beginning),
     };
     return cmocka_run_group_tests_name("responses store", tests, NULL, NULL);
 }

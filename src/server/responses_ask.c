@@ -20,6 +20,10 @@ static void set(struct json_object *o, const char *key, struct json_object *owne
     json_object_object_add(o, key, owned);
 }
 
+// What clients call their requests: told again, and nothing else.
+static const char *const labels[] = {"prompt_cache_key", "safety_identifier", "user"};
+enum { LABELS = sizeof labels / sizeof *labels };
+
 // --- what can't be honoured ----------------------------------------------------------------------
 
 static bool refuse_unsupported(struct json_object *o, struct refusal *r) {
@@ -38,6 +42,10 @@ static bool refuse_unsupported(struct json_object *o, struct refusal *r) {
     if (background)
         return refuse(r, 400, "background",
                       "\"background\" is not supported by this server: wait for the answer");
+    for (size_t i = 0; i < LABELS; i++) {
+        struct json_object *v = json_at(o, labels[i]);
+        if (v && !is_text(v)) return body_wrong_kind(r, labels[i], "a string", v);
+    }
     return !truncation || sv_is(json_text(truncation), "disabled") ||
            refuse(r, 400, "truncation", "\"truncation\" may only be \"disabled\"");
 }
@@ -307,13 +315,12 @@ static void add_echo(struct responses_ask *q, const char *name, struct json_obje
 }
 
 static void echo(struct responses_ask *q, struct json_object *o) {
-    static const char *const as_they_are[] = {
-        "instructions",     "max_output_tokens", "max_tool_calls", "previous_response_id",
-        "prompt_cache_key", "safety_identifier", "user",
-    };
+    static const char *const as_they_are[] = {"instructions", "max_output_tokens", "max_tool_calls",
+                                              "previous_response_id"};
     struct json_object *text = json_at(o, "text"), *reasoning = json_at(o, "reasoning");
     for (size_t i = 0; i < sizeof as_they_are / sizeof *as_they_are; i++)
         add_echo(q, as_they_are[i], json_at(o, as_they_are[i]), "null");
+    for (size_t i = 0; i < LABELS; i++) add_echo(q, labels[i], json_at(o, labels[i]), "null");
     add_echo(q, "metadata", json_at(o, "metadata"), "{}");
     add_echo(q, "parallel_tool_calls", json_at(o, "parallel_tool_calls"), "true");
     add_echo(q, "tool_choice", json_at(o, "tool_choice"), "\"auto\"");

@@ -38,7 +38,7 @@ struct responses_store_options responses_store_read(const struct args *a) {
 #ifdef HAVE_SQLITE
 #include <sqlite3.h>
 
-enum { BUSY_MS = 5000, OURS = 0x6d6c7872, VERSION = 1 }; // "mlxr"
+enum { BUSY_MS = 5000, TICK_MS = 10, OURS = 0x6d6c7872, VERSION = 1 }; // "mlxr"
 
 struct responses_store {
     struct responses_store_options o;
@@ -120,7 +120,7 @@ static void make_private(const char *file) {
 static bool create(struct responses_store *s, struct error *e) {
     int64_t n = 0, ours = 0, version = 0;
     if (!run(s, "BEGIN IMMEDIATE", e)) return false;
-    bool ok = number(s, "SELECT count(*) FROM sqlite_schema", &n, e) &&
+    bool ok = number(s, "SELECT count(*) FROM sqlite_master", &n, e) &&
               number(s, "PRAGMA application_id", &ours, e) &&
               number(s, "PRAGMA user_version", &version, e);
     if (ok && n && (ours != OURS || version != VERSION))
@@ -136,11 +136,22 @@ static bool create(struct responses_store *s, struct error *e) {
     return commit(s, ok, e);
 }
 
+// For others that change the mode SQLite does not wait by itself.
+static bool write_ahead(struct responses_store *s, struct error *e) {
+    int got = SQLITE_BUSY;
+    for (int ms = 0; got == SQLITE_BUSY && ms < BUSY_MS; ms += TICK_MS) {
+        if (ms) sqlite3_sleep(TICK_MS);
+        got = sqlite3_exec(s->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+    }
+    return got == SQLITE_OK || broken(s, e);
+}
+
 // A commit returns when the disk has it. What is deleted is overwritten.
 static bool set_up(struct responses_store *s, struct error *e) {
     sqlite3_busy_timeout(s->db, BUSY_MS);
-    return run(s,
-               "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;"
+    return write_ahead(s, e) &&
+           run(s,
+               "PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;"
                "PRAGMA journal_size_limit = 4194304",
                e) &&
            create(s, e);

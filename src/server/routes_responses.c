@@ -24,7 +24,7 @@ static bool start(struct exchange *x) {
         api_responses_begin(x->completion, &q);
     else
         responses_ask_free(&q);
-    if (!x->completion || !completion_keeps(x->completion)) exchange_drop_json(x);
+    if (!x->completion) exchange_drop_json(x); // else the answer repeats some of it
     responses_ask_rename(&x->refusal);
     return x->completion != NULL;
 }

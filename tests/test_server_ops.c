@@ -207,6 +207,21 @@ static void ask_secret(const struct server *s, const char *headers) {
     answer_free(&a);
 }
 
+// The object of the log's line of this type, once it is there.
+static struct json_object *logged(struct server *s, const char *type) {
+    struct str mark = {0}, said = {0};
+    str_printf(&mark, "\"type\":\"%s\"", type);
+    server_wait_for(s, mark.p);
+    server_said(s, &said);
+    size_t at = (size_t)sv_find(str_sv(&said), str_sv(&mark), 0), from = at, to = at;
+    while (from && said.p[from - 1] != '\n') from--;
+    while (said.p[to] != '\n') to++;
+    struct json_object *o = json_of(sv_cut(str_sv(&said), from, to));
+    str_free(&mark);
+    str_free(&said);
+    return o;
+}
+
 // Every line is an object.
 static void expect_json_lines(struct server *s) {
     struct str said = {0};
@@ -227,7 +242,7 @@ static void expect_json_lines(struct server *s) {
 static void json_logs(void **state) {
     struct server s;
     (void)state;
-    server_start(&s, ARGS("-m", MODEL, "--log-format", "json", "-v"));
+    server_start(&s, ARGS("-m", MODEL, "--log-format", "json", "-v", "--log-interval", "1"));
     ask_secret(&s, "X-Request-Id: my \"id\"\r\nX-Forwarded-For: 10.0.0.9\r\n");
     server_wait_for(&s, "\"path\":\"" CHAT "\"");
     struct str said = {0};
@@ -250,7 +265,16 @@ static void json_logs(void **state) {
     assert_int_equal(json_int_at(o, "completion_tokens", 0), 13);
     double all = json_number_at(o, "seconds", 0),
            first = json_number_at(o, "first_token_seconds", 0);
-    assert_true(first > 0 && first <= all);
+    double prompt = json_number_at(o, "prompt_seconds", 0);
+    double queue = json_number_at(o, "queue_seconds", 0);
+    double made = json_number_at(o, "generation_seconds", 0);
+    assert_true(prompt > 0 && made > 0 && queue + prompt <= first && first <= all);
+    assert_true(json_number_at(o, "tokens_per_second", 0) > 1);
+    json_object_put(o);
+    o = logged(&s, "figures");
+    assert_int_equal(json_int_at(o, "running", -1), 0);
+    assert_int_equal(json_int_at(o, "pages_used", -1), 0);
+    assert_true(json_int_at(o, "pages", 0) > 0);
     json_object_put(o);
     assert_false(server_says(&s, SECRET));
     assert_false(server_says(&s, "10.0.0.9"));
@@ -269,7 +293,7 @@ static void asked_for_logs(void **state) {
     server_start(&s, ARGS("-m", MODEL, "--log-prompts", "--log-forwarded", "--log-timestamps",
                           "--no-log-prefix", "--log-file", path));
     ask_secret(&s, "X-Forwarded-For: 10.0.0.9\r\n");
-    server_wait_for(&s, "13 tokens stop, 0 cached, first 0.");
+    server_wait_for(&s, "13 tokens stop, 0 cached, queued 0.");
     assert_true(server_says(&s, " 127.0.0.1(10.0.0.9) req_"));
     assert_true(server_says(&s, "body {\"messages\":[{\"role\":\"user\",\"content\":\"" SECRET));
     assert_false(server_says(&s, "mlxcel-server: info:"));

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "server/http.h"
+#include "server/report.h"
 
 enum {
     EXIT_USAGE = 2,
@@ -73,6 +74,7 @@ static void say_ready(struct worker *w, const struct server_options *o, double s
 static int serve(struct http *h, struct worker *w, const struct server_options *o,
                  const sigset_t *set) {
     double began = clock_now();
+    struct figures figures = {.at = began};
     bool ready = false;
     for (;;) {
         struct error why = {0};
@@ -83,6 +85,7 @@ static int serve(struct http *h, struct worker *w, const struct server_options *
         if (state == WORKER_FAILED) return failed(&why);
         if (state == WORKER_READY && !ready) say_ready(w, o, clock_now() - began);
         ready = state == WORKER_READY;
+        if (ready) report_figures(&figures, w, o->log_interval);
         http_tick(h);
     }
 }

@@ -136,6 +136,8 @@ static const struct arg log_args[] = {
      "log the body of each request, with prompts and all; else no line holds any of it"},
     {"--log-forwarded", ARG_FLAG, NULL, NULL, NULL, 0, 0,
      "log the client that a proxy names in X-Forwarded-For, which anybody can forge, with the peer"},
+    {"--log-interval", ARG_INT, "SECONDS", NULL, "10", 0, 1e6,
+     "while there is work, log so often how much; 0: never"},
 };
 static const struct arg_group log_group = {"Log", log_args, COUNT(log_args)};
 
@@ -316,6 +318,7 @@ static void read_log(struct server_options *o, const struct args *a) {
     };
     o->log_prompts = args_flag(a, "log-prompts");
     o->log_forwarded = args_flag(a, "log-forwarded");
+    o->log_interval = (unsigned)args_int(a, "log-interval");
 }
 
 static bool read_engine(struct engine_options *opt, const struct args *a, struct error *e) {

@@ -45,8 +45,9 @@ struct server_options {
     unsigned ping;            // seconds after which a silent stream gets a comment; 0: never
 
     struct log_options log;
-    bool log_prompts;   // bodies of requests too
-    bool log_forwarded; // the client as a proxy tells it
+    bool log_prompts;      // bodies of requests too
+    bool log_forwarded;    // the client as a proxy tells it
+    unsigned log_interval; // seconds between lines of figures while there is work; 0: none
 
     bool metrics, props, slots; // routes for the operator
     bool suffix_first;          // /infill has the suffix before the prefix

@@ -447,6 +447,7 @@ static void test_broken_model(void **state) {
     folder_remove(dir);
 }
 
+// What gives nonsense without being an error is told.
 static void expect_warning(const char *part, const char *const *args) {
     struct program p;
     assert_int_equal(program_run(&p, "", args), 0);
@@ -454,7 +455,33 @@ static void expect_warning(const char *part, const char *const *args) {
     program_free(&p);
 }
 
-// What gives nonsense without being an error is told.
+// The form of an answer, from the command line or a file.
+static void test_form(void **state) {
+    (void)state;
+#define FORMED(...) ARGS("generate", MODEL, "-p", "Hi", "-n", "60", __VA_ARGS__)
+    static const char grammar[] = "root ::= \"[\" [q] \"]\"", schema[] = "{\"const\":[1,null]}";
+    struct error e = {0};
+    char dir[] = "/tmp/mlxcel-form-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    char *grammar_file = path_join(dir, "g"), *schema_file = path_join(dir, "s");
+    assert_true(file_write(grammar_file, sv(grammar), &e) &&
+                file_write(schema_file, sv(schema), &e));
+    expect_text("[q]\n", "", FORMED("--grammar", grammar));
+    expect_text("[q]\n", "", FORMED("--grammar-file", grammar_file));
+    expect_text("[1,null]\n", "", FORMED("-j", schema));
+    expect_text("[1,null]\n", "", FORMED("--json-schema-file", schema_file, "--temp", "9"));
+    expect_text("[q]\n", "", FORMED("--raw", "--grammar", grammar));
+    expect_error(2, "exclude each other", "", FORMED("--grammar", grammar, "-j", schema));
+    expect_error(2, "exclude each other", "", FORMED("-j", schema, "-jf", schema_file));
+    expect_error(2, "--ignore-eos excludes", "", FORMED("-j", schema, "--ignore-eos"));
+    expect_error(2, "--json-schema", "", FORMED("-j", "{"));
+    expect_error(2, "--grammar-file", "", FORMED("--grammar-file", "/no/such"));
+    expect_error(1, "#/not", "", FORMED("-j", "{\"not\":{}}"));
+    free(grammar_file);
+    free(schema_file);
+    folder_remove(dir);
+}
+
 // The first of the known answer's tokens is 259, and the answer has 13.
 static void test_samplers(void **state) {
     (void)state;
@@ -661,6 +688,7 @@ int main(void) {
         cmocka_unit_test(test_output_fails),
         cmocka_unit_test(test_broken_model),
         cmocka_unit_test(test_samplers),
+        cmocka_unit_test(test_form),
         cmocka_unit_test(test_warnings),
         cmocka_unit_test(test_damaged_scales),
         cmocka_unit_test(test_logits),

@@ -131,10 +131,39 @@ static void refused(void **state) {
     }
 }
 
+// The server's options hold where a request says nothing.
+static void defaults(void **state) {
+    struct server s;
+    (void)state;
+#define PROMPT "{\"prompt\":\"\\n\""
+    server_start(&s, ARGS("-m", MODEL, "--temp", "50", "--top-k", "1", "-n", "5", "-l", "65+100",
+                          "--loop-detection", "1,1,3"));
+    expect_text_from(&s, TEXT, PROMPT "}", "AAA", "stop");
+    expect_text_from(&s, TEXT, PROMPT ",\"max_tokens\":2}", "AA", "length");
+    expect_text_from(&s, TEXT, PROMPT ",\"max_pattern_size\":0}", "AAAAA", "length");
+    expect_text_from(&s, TEXT, PROMPT ",\"logit_bias\":{}}", "Hello, w\xc3\xb6", "length");
+    assert_int_equal(server_stop(&s), 0);
+    server_start(&s, ARGS("-m", MODEL, "--temp", "50", "--samplers", "temperature", "--grammar",
+                          "root ::= \"yes\" | \"no\"", "--seed", "4"));
+    char *text[2];
+    for (int i = 0; i < 2; i++) { // the same seed
+        struct answer a;
+        post(&s, &a, TEXT, PROMPT "}");
+        text[i] = text_of(&a, false);
+        answer_free(&a);
+    }
+    assert_true(!strcmp(text[0], "yes") || !strcmp(text[0], "no"));
+    assert_string_equal(text[0], text[1]);
+    free(text[0]);
+    free(text[1]);
+    expect_text_from(&s, TEXT, PROMPT ",\"regex\":\"xyx\"}", "xyx", "stop");
+    assert_int_equal(server_stop(&s), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(filters),     cmocka_unit_test(biases),  cmocka_unit_test(ends),
-        cmocka_unit_test(repetitions), cmocka_unit_test(refused),
+        cmocka_unit_test(repetitions), cmocka_unit_test(refused), cmocka_unit_test(defaults),
     };
     return cmocka_run_group_tests_name("server_sampling", tests, start_main, stop_main);
 }

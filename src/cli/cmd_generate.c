@@ -129,6 +129,7 @@ static const struct arg_group *const groups[] = {
     &template_options,
     &sampling_options,
     &sampling_arg_group,
+    &constraint_arg_group,
     &engine_options_group,
     &engine_device_group,
     &pool_arg_group,

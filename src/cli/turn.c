@@ -16,7 +16,8 @@ bool turn_read_options(const struct args *a, struct turn_options *opt, struct er
     };
     opt->stops = args_texts(a, "stop", &opt->stop);
     opt->kwargs = args_object(a, "chat-template-kwargs", e);
-    if (!e->set && cli_sampling(a, &opt->sampling, e) && sampling_args_loop(a, &opt->loop, e))
+    if (!e->set && cli_sampling(a, &opt->sampling, e) && sampling_args_loop(a, &opt->loop, e) &&
+        constraint_args_read(a, &opt->form, e))
         return true;
     turn_free_options(opt);
     return false;
@@ -24,6 +25,7 @@ bool turn_read_options(const struct args *a, struct turn_options *opt, struct er
 
 void turn_free_options(struct turn_options *opt) {
     json_object_put(opt->kwargs);
+    constraint_args_free(&opt->form);
     sampling_args_free(&opt->sampling);
 }
 
@@ -184,8 +186,14 @@ static bool start(struct turn *t, struct text_model *m, const struct turn_option
         .stop_count = opt->ignore_eos ? 0 : m->defaults.eos_count,
     };
     struct reply_options parts = {.opened = prompt.opened};
-    if (!ok || !answer_start(&t->answer, m, &r, prompt.reply, opt->stop, opt->stops, e))
-        return false;
+    if (ok && opt->form.constraint.kind != CONSTRAINT_NONE) {
+        r.sampling.grammar =
+            constraint_grammar(m, &opt->form.constraint, prompt.reply ? &prompt : NULL, e);
+        ok = r.sampling.grammar != NULL;
+    }
+    ok = ok && answer_start(&t->answer, m, &r, prompt.reply, opt->stop, opt->stops, e);
+    grammar_close(r.sampling.grammar); // the answer keeps it
+    if (!ok) return false;
     if (prompt.reply) t->reply = reply_open(prompt.reply, &parts);
     return true;
 }

@@ -7,10 +7,12 @@
 #include "chat/reply.h"
 #include "cli/cli.h"
 #include "engine/answer.h"
+#include "engine/constraint_args.h"
 
 struct turn_options {
     struct sampling sampling;
     struct loop loop;
+    struct constraint_args form;
     int64_t max_new; // -1: as many as the context holds
     bool raw;        // the contents of the messages and nothing else
     bool labels;     // without a template, say who speaks: "User: ...", "Assistant:"

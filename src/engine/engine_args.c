@@ -38,7 +38,6 @@ static const struct arg refused_args[] = {
     ARG_REFUSES("--numa", "memory is the system's to place: see numactl"),
     ARG_REFUSES("--mlock --no-mmap", "weights are always mapped files; there is nothing to choose"),
     ARG_REFUSES("--tp-size --pp-size", "parallel runs over several devices are not in this build"),
-    ARG_REFUSES("--grammar --grammar-file -j --json-schema", "grammars are not in this build"),
 };
 const struct arg_group engine_refused_group = {NULL, refused_args, COUNT(refused_args)};
 

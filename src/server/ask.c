@@ -21,7 +21,7 @@ static bool missing(struct refusal *r, const char *name) {
 }
 
 static bool read_limits(struct ask *a, struct json_object *o, struct refusal *r) {
-    a->max_new = -1;
+    a->max_new = a->defaults ? a->defaults->max_new : -1;
     struct json_object *options = json_at(o, "stream_options");
     if (options && !json_object_is_type(options, json_type_object))
         return body_wrong_kind(r, "stream_options", "an object", options);

@@ -6,6 +6,7 @@
 
 #include "engine/text.h"
 #include "server/api.h"
+#include "server/defaults.h"
 
 enum { ASK_STOPS = 16, ASK_STOP_BYTES = 1024, ASK_STOP_IDS = 256, ASK_BIASES = 65536 };
 enum { ASK_MOST = 1000000000 }; // of tokens, and of counts of them
@@ -16,6 +17,7 @@ struct more_prompt {
 };
 
 struct ask {
+    const struct defaults *defaults; // where the request says nothing; NULL: the checkpoint's alone
     bool stream, include_usage;
     size_t choices; // answers to make, to each prompt
     bool logprobs;  // tell each token's, and those of

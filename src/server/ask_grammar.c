@@ -132,6 +132,10 @@ static void add_tools(struct wanted *w, const struct ask *a) {
 static bool compile(struct ask *a, struct wanted *w, bool chat, const struct text_model *m,
                     struct refusal *r) {
     struct error e = {0};
+    if (w->constraint.kind == CONSTRAINT_NONE && a->defaults) {
+        w->constraint = a->defaults->form.constraint;
+        w->param = "grammar";
+    }
     add_tools(w, a);
     if (w->constraint.kind == CONSTRAINT_NONE && !w->constraint.tools) return true;
     if (!a->stop_ids.n)

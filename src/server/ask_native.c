@@ -73,7 +73,7 @@ static void read_fields(struct ask *a, struct json_object *o) {
 static bool ban_ends(struct ask *a, struct json_object *o, const struct text_model *m,
                      struct refusal *r) {
     struct sampling *s = &a->sampling;
-    bool ignored = false;
+    bool ignored = a->defaults && a->defaults->ignore_eos;
     if (!body_flag(o, "ignore_eos", &ignored, r) || !ignored) return !r->status;
     size_t n = s->biases + m->defaults.eos_count;
     s->bias = mem_resize(s->bias, n, sizeof *s->bias);

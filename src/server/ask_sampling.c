@@ -10,17 +10,20 @@
 
 // Where the checkpoint says nothing either, it is what lablup/mlxcel's server and llama-server
 // have.
-struct sampling ask_sampling_default(const struct text_model *m) {
+struct sampling ask_sampling_default(const struct text_model *m, const struct defaults *d) {
     const struct generation_config *g = &m->defaults;
-    struct sampling s = sampling_greedy();
-    s.temperature = g->has_temperature ? (float)g->temperature : 0.8f;
-    s.top_k = g->has_top_k ? g->top_k : 40;
-    s.top_p = g->has_top_p ? (float)g->top_p : 0.95f;
-    s.min_p = g->has_min_p ? (float)g->min_p : 0.05f;
-    s.repetition_penalty = g->has_repetition_penalty ? (float)g->repetition_penalty : 1;
-    s.penalty_window = 64;
-    s.dry_window = 64;
-    if (g->has_do_sample && !g->do_sample) s.temperature = 0;
+    struct sampling s = d ? d->sampling : sampling_greedy();
+    bool greedy = g->has_do_sample && !g->do_sample;
+    if (!d || !d->temperature)
+        s.temperature = greedy ? 0 : g->has_temperature ? (float)g->temperature : 0.8f;
+    if (!d || !d->top_k) s.top_k = g->has_top_k ? g->top_k : 40;
+    if (!d || !d->top_p) s.top_p = g->has_top_p ? (float)g->top_p : 0.95f;
+    if (!d || !d->min_p) s.min_p = g->has_min_p ? (float)g->min_p : 0.05f;
+    if (!d || !d->repetition_penalty)
+        s.repetition_penalty = g->has_repetition_penalty ? (float)g->repetition_penalty : 1;
+    if (!d) s.penalty_window = s.dry_window = 64;
+    s.bias = NULL;
+    s.biases = 0;
     return s;
 }
 
@@ -31,8 +34,9 @@ static uint64_t random_seed(void) {
     return seed >> 11;
 }
 
-static bool read_common(struct sampling *s, struct json_object *o, struct refusal *r) {
-    int64_t seed = -1;
+static bool read_common(struct sampling *s, struct json_object *o, const struct defaults *d,
+                        struct refusal *r) {
+    int64_t seed = d ? d->seed : -1;
     bool ok = body_number(o, "temperature", 0, 100, &s->temperature, r) &&
               body_whole(o, "top_k", -1, ASK_MOST, &s->top_k, r) &&
               body_number(o, "top_p", 0, 1, &s->top_p, r) &&
@@ -88,10 +92,12 @@ static bool read_chain(struct sampling *s, struct json_object *o, struct refusal
 }
 
 static bool read_breakers(struct sampling *s, struct json_object *o, const struct text_model *m,
-                          struct refusal *r) {
+                          const struct defaults *d, struct refusal *r) {
     static const char name[] = "dry_sequence_breakers";
     struct sv text[BREAKERS_MOST];
-    size_t n = sizeof breakers_default / sizeof *breakers_default;
+    bool own = d && d->own_breakers;
+    const struct sv *otherwise = own ? d->breaker : breakers_default;
+    size_t n = own ? d->breakers : sizeof breakers_default / sizeof *breakers_default;
     struct json_object *v = json_at(o, name);
     struct error e = {0};
     if (v && !json_object_is_type(v, json_type_array))
@@ -103,7 +109,7 @@ static bool read_breakers(struct sampling *s, struct json_object *o, const struc
         struct json_object *one = v ? json_object_array_get_idx(v, i) : NULL;
         if (v && !json_object_is_type(one, json_type_string))
             return body_wrong_kind(r, name, "a list of strings", one);
-        text[i] = v ? json_text(one) : breakers_default[i];
+        text[i] = v ? json_text(one) : otherwise[i];
     }
     if (s->dry_multiplier == 0) return true;
     s->breakers = breakers_open(m->tokenizer, text, n, &e);
@@ -176,9 +182,11 @@ static bool read_bias_pair(struct sampling *s, size_t *cap, struct json_object *
 }
 
 static bool read_biases(struct sampling *s, struct json_object *o, const struct text_model *m,
-                        struct refusal *r) {
+                        const struct defaults *d, struct refusal *r) {
     struct json_object *v = json_at(o, "logit_bias");
     size_t cap = 0;
+    for (size_t i = 0; !v && d && i < d->sampling.biases; i++)
+        if (!add_bias(s, &cap, d->sampling.bias[i].id, d->sampling.bias[i].add, m, r)) return false;
     if (!v) return true;
     if (json_object_is_type(v, json_type_object)) {
         json_object_object_foreach(v, key, value) {
@@ -197,7 +205,7 @@ static bool read_biases(struct sampling *s, struct json_object *o, const struct 
 static bool read_stop_ids(struct ask *a, struct json_object *o, const struct text_model *m,
                           struct refusal *r) {
     struct json_object *v = json_at(o, "stop_token_ids");
-    bool ignore_eos = false;
+    bool ignore_eos = a->defaults && a->defaults->ignore_eos;
     if (!body_flag(o, "ignore_eos", &ignore_eos, r)) return false;
     if (!ignore_eos) ids_add(&a->stop_ids, m->defaults.eos, m->defaults.eos_count);
     if (!v) return true;
@@ -223,7 +231,8 @@ static bool read_stop_ids(struct ask *a, struct json_object *o, const struct tex
 static bool read_loop(struct loop *l, struct json_object *o, struct refusal *r) {
     static const char name[] = "repetition_detection";
     struct json_object *own = json_at(o, name);
-    struct loop l2 = {.least = 1, .most = l->most, .count = l->most ? l->count : 12};
+    struct loop l2 = *l;
+    if (!l2.most) l2 = (struct loop){.least = 1, .count = 12};
     struct error e = {0};
     if (own && !json_object_is_type(own, json_type_object))
         return body_wrong_kind(r, name, "an object", own);
@@ -241,11 +250,13 @@ static bool read_loop(struct loop *l, struct json_object *o, struct refusal *r) 
 
 bool ask_sampling(struct ask *a, struct json_object *o, const struct text_model *m,
                   struct refusal *r) {
+    const struct defaults *d = a->defaults;
     struct sampling *s = &a->sampling;
-    *s = ask_sampling_default(m);
-    bool ok = read_common(s, o, r) && read_rare(s, o, r) && read_chain(s, o, r) &&
-              read_breakers(s, o, m, r) && read_biases(s, o, m, r) && read_stop_ids(a, o, m, r) &&
-              read_loop(&a->loop, o, r);
+    *s = ask_sampling_default(m, d);
+    if (d) a->loop = d->loop;
+    bool ok = read_common(s, o, d, r) && read_rare(s, o, r) && read_chain(s, o, r) &&
+              read_breakers(s, o, m, d, r) && read_biases(s, o, m, d, r) &&
+              read_stop_ids(a, o, m, r) && read_loop(&a->loop, o, r);
     s->late = a->stop_ids.id;
     s->lates = a->stop_ids.n;
     return ok;

@@ -5,8 +5,8 @@
 #include "base/json.h"
 #include "server/ask.h"
 
-// What holds where a request says nothing.
-struct sampling ask_sampling_default(const struct text_model *m);
+// What holds where a request says nothing; d NULL: the server's options neither.
+struct sampling ask_sampling_default(const struct text_model *m, const struct defaults *d);
 
 // Sets a's sampling, loop and stop_ids. False with a refusal.
 bool ask_sampling(struct ask *a, struct json_object *o, const struct text_model *m,

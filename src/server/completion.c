@@ -102,6 +102,7 @@ struct completion *completion_start(const struct service *s, const struct api *a
     c->created = (int64_t)time(NULL);
     c->began = c->told = clock_now();
     make_id(c->id, sizeof c->id, api->id);
+    c->ask.defaults = &s->o->defaults;
     if (api->read(&c->ask, body, m, s->o, r)) {
         c->choices = (1 + c->ask.mores) * c->ask.choices;
         submit(c, r);

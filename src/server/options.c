@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "engine/sampling_args.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 #define KEYS     "LLAMA_API_KEY"
@@ -177,26 +178,20 @@ static const struct arg refused_args[] = {
                 "--conversation-store-ttl-secs",
                 "there is no store of conversations; see --responses-store-file"),
     ARG_REFUSES("--show-reasoning", "see --reasoning-format"),
-    ARG_REFUSES("--temp --temperature --top-k --top-p --min-p --repeat-penalty --seed --n-predict",
-                "each request says how it is sampled; its defaults are generation_config.json's"),
+    ARG_REFUSES("--adaptive-target --adaptive-decay",
+                "the adaptive-p sampler is not in this build"),
 };
 static const struct arg_group refused_group = {NULL, refused_args, COUNT(refused_args)};
 
-static const struct arg_group *const groups[] = {&args_model_group,
-                                                 &engine_group,
-                                                 &engine_device_group,
-                                                 &pool_arg_group,
-                                                 &engine_cache_group,
-                                                 &chat_group,
-                                                 &responses_store_group,
-                                                 &http_group,
-                                                 &route_group,
-                                                 &cors_arg_group,
-                                                 &log_group,
-                                                 &common_group,
-                                                 &refused_group,
-                                                 &engine_refused_group,
-                                                 NULL};
+static const struct arg_group *const groups[] = {&args_model_group,     &engine_group,
+                                                 &engine_device_group,  &pool_arg_group,
+                                                 &engine_cache_group,   &defaults_arg_group,
+                                                 &sampling_arg_group,   &constraint_arg_group,
+                                                 &chat_group,           &responses_store_group,
+                                                 &http_group,           &route_group,
+                                                 &cors_arg_group,       &log_group,
+                                                 &common_group,         &refused_group,
+                                                 &engine_refused_group, NULL};
 
 static const struct variable variables[] = {
     {"MLXCEL_LOG", "The least level of messages shown: error, warn, info (the default), debug."},
@@ -385,8 +380,8 @@ bool server_options_read(struct server_options *o, const struct args *a, struct 
                     (long long)o->engine.batch, (long long)o->engine.sequences);
     const char *alias = args_text(a, "alias");
     o->name = alias && *alias ? mem_text(alias) : model_name(o->model);
-    return read_keys(o, a, e) && read_chat(o, a, e) && read_tls(o, a, e) && read_prefix(o, a, e) &&
-           read_routes(o, a, e);
+    return defaults_read(&o->defaults, a, e) && read_keys(o, a, e) && read_chat(o, a, e) &&
+           read_tls(o, a, e) && read_prefix(o, a, e) && read_routes(o, a, e);
 }
 
 void server_options_free(struct server_options *o) {
@@ -395,6 +390,7 @@ void server_options_free(struct server_options *o) {
     str_free(&o->key_file);
     str_free(&o->tls_key);
     str_free(&o->tls_cert);
+    defaults_free(&o->defaults);
     json_object_put(o->kwargs);
     cors_free(&o->cors);
     *o = (struct server_options){0};

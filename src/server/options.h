@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "server/defaults.h"
 #include "server/responses_store.h"
 #include "server/cors.h"
 
@@ -16,6 +17,7 @@ struct server_options {
     int64_t queue; // requests that may wait for a place
     bool uncached; // no request uses what others left in the caches
 
+    struct defaults defaults;   // of requests
     struct json_object *kwargs; // --chat-template-kwargs, or NULL; owned
     enum reasoning_format {
         REASONING_APART,     // as reasoning_content

@@ -58,7 +58,7 @@ static void add_props(struct str *s, const struct service *v) {
     const struct text_model *m = worker_model(v->worker);
     const struct engine_info *i = engine_info(m->engine);
     str_puts(s, "{\"default_generation_settings\":{\"params\":");
-    settings_default(s, m);
+    settings_default(s, m, &o->defaults);
     str_printf(s, ",\"n_ctx\":%lld},\"total_slots\":%lld,", (long long)i->context,
                (long long)i->sequences);
     add_text(s, "model_alias", sv(o->name));

@@ -110,10 +110,11 @@ void settings_write(struct str *out, const struct ask *a, struct json_object *bo
     str_puts(out, "\"lora\":[]}");
 }
 
-void settings_default(struct str *out, const struct text_model *m) {
-    struct ask a = {.max_new = -1, .sampling = ask_sampling_default(m)};
-    a.sampling.seed = UINT32_MAX; // llama-server's word for another one each time
-    ids_add(&a.stop_ids, m->defaults.eos, m->defaults.eos_count);
+void settings_default(struct str *out, const struct text_model *m, const struct defaults *d) {
+    struct ask a = {.max_new = d->max_new, .sampling = ask_sampling_default(m, d)};
+    // llama-server's word for another one each time
+    a.sampling.seed = d->seed == -1 ? UINT32_MAX : (uint64_t)d->seed;
+    if (!d->ignore_eos) ids_add(&a.stop_ids, m->defaults.eos, m->defaults.eos_count);
     settings_write(out, &a, NULL);
     ids_free(&a.stop_ids);
 }

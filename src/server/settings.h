@@ -9,6 +9,6 @@
 // An object. body: the request's, whose lists and texts are told too; NULL: without them.
 void settings_write(struct str *out, const struct ask *a, struct json_object *body);
 // Of a request that says nothing.
-void settings_default(struct str *out, const struct text_model *m);
+void settings_default(struct str *out, const struct text_model *m, const struct defaults *d);
 
 #endif

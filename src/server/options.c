@@ -36,7 +36,7 @@ static const struct arg engine_args[] = {
      "CPU threads of the engine; 0 or less: one a physical core"},
     {"-b --batch-size", ARG_INT, "N", "LLAMA_ARG_BATCH LLAMA_ARG_BATCH_SIZE", "512", 1, 65536,
      "tokens that one step computes at most, of all requests together"},
-    {"--prefill-chunk-size", ARG_INT, "N", NULL, "0", 0, 65536,
+    {"--prefill-chunk-size", ARG_INT, "N", "MLXCEL_PREFILL_CHUNK", "0", 0, 65536,
      "of them, tokens of one prompt at most; 0: as many"},
 };
 static const struct arg_group engine_group = {"Engine", engine_args, COUNT(engine_args)};

@@ -76,13 +76,14 @@ static void add_limits(struct str *s, const struct ask *a, bool ignore_eos) {
 
 static void add_texts(struct str *s, const struct ask *a, struct json_object *body) {
     struct json_object *breakers = json_at(body, "dry_sequence_breakers");
-    size_t n = sizeof breakers_default / sizeof *breakers_default;
+    bool own = a->defaults && a->defaults->own_breakers;
+    const struct sv *otherwise = own ? a->defaults->breaker : breakers_default;
+    size_t n = own ? a->defaults->breakers : sizeof breakers_default / sizeof *breakers_default;
     if (breakers) n = json_object_array_length(breakers);
     str_puts(s, "\"dry_sequence_breakers\":[");
     for (size_t i = 0; i < n; i++) {
         if (i) str_addc(s, ',');
-        json_quote(s, breakers ? json_text(json_object_array_get_idx(breakers, i))
-                               : breakers_default[i]);
+        json_quote(s, breakers ? json_text(json_object_array_get_idx(breakers, i)) : otherwise[i]);
     }
     str_puts(s, "],\"stop\":[");
     for (size_t i = 0; i < a->stops; i++) {

@@ -108,6 +108,9 @@ static void test_text(void **state) {
     expect(2, "--n-prompt 1,,2: is not", ARGS("bench", dir, "-p", "1,,2"));
     expect(1, "more than the 65536 that the model was made for",
            ARGS("bench", MODEL, "-p", "65000", "-d", "1000"));
+    // Sequences that memory can't hold together would wait for each other.
+    expect(1, "does not fit: weights ",
+           ARGS("bench", MODEL, "--load-format", "dummy", "-b", "4096", "-d", "1000000"));
     // A dummy that memory can't hold is refused before anything is filled.
     char *config = path_join(dir, "config.json");
     struct sv huge = sv("{\"model_type\": \"llama\", \"hidden_size\": 1048576, \"vocab_size\": "

@@ -247,6 +247,7 @@ static struct engine *open_engine(const struct args *a, struct report *r, struct
         if (tokens > opt.context) opt.context = tokens;
         if (p->sequences > opt.sequences) opt.sequences = p->sequences;
     }
+    opt.tokens = opt.sequences * opt.context; // all at once, or not at all
     struct engine *engine = NULL;
     if (opt.load_dummy || check_context(r->path, &opt, e)) engine = engine_open(r->path, &opt, e);
     cli_progress_clear(&progress);

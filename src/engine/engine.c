@@ -230,7 +230,8 @@ static bool preflight(struct engine *e, const char *path, struct error *err) {
     return fail(err,
                 "%s: does not fit: weights %.0f MiB, cache %.0f MiB (%lld tokens in %lld sequences "
                 "of up to %lld; %.0f MiB are recurrent state and its snapshots), scratch %.0f MiB; "
-                "%.0f MiB are available on %s (lower --ctx-size)",
+                "%.0f MiB are available on %s (fewer tokens need less: --ctx-size; "
+                "in bench -d, -p, -n, -b)",
                 path, mib(i->weight_bytes), mib(i->state_bytes), (long long)i->cache_tokens,
                 (long long)i->sequences, (long long)i->context, mib(i->fixed_bytes),
                 mib(i->scratch_bytes), mib(i->available_bytes), e->dev->name);

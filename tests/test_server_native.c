@@ -223,15 +223,11 @@ static void wanted_fields(void **state) {
 
 // Text, ids, both in one list, objects; and lists of those, which are several prompts.
 static void prompts(void **state) {
-    static const char *const one[] = {"\"a\\n\"",
-                                      "[97,10]",
-                                      "[\"a\",10]",
-                                      "[[97,\"\\n\"]]",
-                                      "[\"a\\n\"]",
-                                      "{\"prompt_string\":\"a\\n\"}",
-                                      "[97,\"\\n\"]",
-                                      "{\"prompt_string\":[97,\"\\n\"],"
-                                      "\"multimodal_data\":[]}"};
+    static const char *const one[] = {
+        "\"a\\n\"",     "[97,10]",
+        "[\"a\",10]",   "[[97,\"\\n\"]]",
+        "[\"a\\n\"]",   "{\"prompt_string\":\"a\\n\"}",
+        "[97,\"\\n\"]", "{\"prompt_string\":[97,10],\"multimodal_data\":[]}"};
     (void)state;
     for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
         struct str body = {0};

@@ -254,8 +254,8 @@ bool ask_chat_text(struct json_object *o, const struct text_model *m,
                    const struct server_options *opt, struct str *out, struct refusal *r) {
     struct ask a = {0};
     struct error e = {0};
-    struct json_object *list;
-    struct chat_options chat;
+    struct json_object *list = NULL;
+    struct chat_options chat = {0};
     struct chat_prompt prompt = {0};
     bool ok = read_chat(&a, o, m, opt->kwargs, &list, &chat, r);
     if (ok) {

@@ -19,36 +19,36 @@ struct more_prompt {
 struct ask {
     const struct defaults *defaults; // where the request says nothing; NULL: the checkpoint's alone
     bool stream, include_usage;
-    size_t choices; // answers to make, to each prompt
-    bool logprobs;  // tell each token's, and those of
-    int64_t tops;   // so many of the likeliest
-    bool echo;      // the prompt comes before the answer
+    bool logprobs;          // tell each token's, and those of `tops` of the likeliest
+    bool echo;              // the prompt comes before the answer
+    bool one_call;          // of the tools it may call only one
+    bool must_call;         // one at least, at once
+    bool uncached;          // nothing of the caches is used, nor left there
+    bool keep_ids;          // each choice gets its ids
+    bool end_chances;       // the token that ends an answer has chances too
+    bool drawn;             // chances are those that the sampler drew from
+    bool timings, progress; // llama-server's: in each event; while the prompt is computed
+    size_t choices;         // answers to make, to each prompt
+    int64_t tops;
     struct str echoed;
     struct text_prompt prompt; // of a chat, or its ids alone
     struct more_prompt *more;  // [mores] others, of completions
     size_t mores;
     struct json_object *tools; // that the model is told of, or NULL; owned
-    bool one_call;             // of which it may call only one
     // Of these, those that it may call and in no other way than their schemas say; NULL: all, as it
     // likes. Owned.
     struct json_object *callable;
-    bool must_call;           // one at least, at once
     int64_t max_new;          // -1: as many as the context holds
     struct sampling sampling; // its arrays are the ask's
     struct loop loop;
     struct ids stop_ids; // that end the answer
     struct str stop[ASK_STOPS];
     size_t stops;
-    bool uncached; // nothing of the caches is used, nor left there
-    // llama-server's.
-    bool keep_ids;              // each choice gets its ids
-    bool end_chances;           // the token that ends an answer has chances too
-    bool drawn;                 // chances are those that the sampler drew from
-    bool timings, progress;     // in each event; while the prompt is computed
-    int64_t indent;             // ends before a line that begins with less white space, 0: off
-    int64_t most_ms;            // ends at a line's end when so long has passed, 0: off
-    struct json_object *fields; // of the answer that are wanted, or NULL: all; owned
-    struct str settings;        // JSON: what was understood
+    int64_t indent;  // ends before a line that begins with less white space, 0: off
+    int64_t most_ms; // ends at a line's end when so long has passed, 0: off
+    struct json_object
+        *fields;         // llama-server's: those of the answer that are wanted, or NULL; owned
+    struct str settings; // JSON: what was understood
 };
 
 void ask_free(struct ask *a);

@@ -6,35 +6,21 @@
 // The spellings that llama.cpp looks for: Qwen's, StarCoder's, Granite's, DeepSeek's, CodeLlama's,
 // GLM's, Falcon's.
 #define SPELLINGS 10
-static const char *const prefixes[SPELLINGS] = {"<|fim_prefix|>",
-                                                "<fim-prefix>",
-                                                "<fim_prefix>",
-                                                "<\xef\xbd\x9c"
-                                                "fim\xe2\x96\x81"
-                                                "begin\xef\xbd\x9c>",
-                                                "<PRE>",
-                                                "\xe2\x96\x81<PRE>",
-                                                "<|code_prefix|>",
-                                                "<|prefix|>"};
-static const char *const suffixes[SPELLINGS] = {"<|fim_suffix|>",
-                                                "<fim-suffix>",
-                                                "<fim_suffix>",
-                                                "<\xef\xbd\x9c"
-                                                "fim\xe2\x96\x81hole\xef\xbd\x9c>",
-                                                "<SUF>",
-                                                "\xe2\x96\x81<SUF>",
-                                                "<|code_suffix|>",
-                                                "<|suffix|>"};
-static const char *const middles[SPELLINGS] = {"<|fim_middle|>",
-                                               "<fim-middle>",
-                                               "<fim_middle>",
-                                               "<\xef\xbd\x9c"
-                                               "fim\xe2\x96\x81"
-                                               "end\xef\xbd\x9c>",
-                                               "<MID>",
-                                               "\xe2\x96\x81<MID>",
-                                               "<|code_middle|>",
-                                               "<|middle|>"};
+static const char *const prefixes[SPELLINGS] = {
+    "<|fim_prefix|>",  "<fim-prefix>",
+    "<fim_prefix>",    "<\357\275\234fim\342\226\201begin\357\275\234>",
+    "<PRE>",           "\342\226\201<PRE>",
+    "<|code_prefix|>", "<|prefix|>"};
+static const char *const suffixes[SPELLINGS] = {
+    "<|fim_suffix|>",  "<fim-suffix>",
+    "<fim_suffix>",    "<\357\275\234fim\342\226\201hole\357\275\234>",
+    "<SUF>",           "\342\226\201<SUF>",
+    "<|code_suffix|>", "<|suffix|>"};
+static const char *const middles[SPELLINGS] = {
+    "<|fim_middle|>",  "<fim-middle>",
+    "<fim_middle>",    "<\357\275\234fim\342\226\201end\357\275\234>",
+    "<MID>",           "\342\226\201<MID>",
+    "<|code_middle|>", "<|middle|>"};
 static const char *const pads[SPELLINGS] = {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>"};
 static const char *const repos[SPELLINGS] = {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>",
                                              "<REPO>", "<reponame>"};

@@ -223,6 +223,10 @@ static inline struct json_object *page_value(struct browser *b, const char *expr
     return value;
 }
 
+static inline void page_run(struct browser *b, const char *statement) {
+    json_object_put(page_value(b, statement));
+}
+
 static inline void page_check(struct browser *b, const char *expression, const char *want) {
     struct json_object *v = page_value(b, expression);
     const char *got = v ? json_object_get_string(v) : "null";

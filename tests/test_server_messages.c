@@ -139,6 +139,23 @@ static void calls(void **state) {
     json_object_put(o);
 }
 
+static void forced(void **state) {
+    static const char *const choices[] = {"{\"type\":\"any\"}",
+                                          "{\"type\":\"tool\",\"name\":\"weather\"}"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct str body = {0};
+        str_printf(&body, "{\"max_tokens\":99," HI ",\"tools\":[" TOOL "],\"tool_choice\":%s}",
+                   choices[i]);
+        struct json_object *o = ask_good(&tools, MESSAGES, body.p);
+        size_t n = json_object_array_length(json_at(o, "content"));
+        check_is(o, "stop_reason", "tool_use");
+        check_is(block(o, n - 1), "name", "weather");
+        json_object_put(o);
+        str_free(&body);
+    }
+}
+
 // --- streams -------------------------------------------------------------------------------------
 
 struct stream {
@@ -397,6 +414,12 @@ static void refusals(void **state) {
          "this server runs no tools itself"},
         {"{\"max_tokens\":1," HI ",\"tool_choice\":\"auto\"}",
          "\"tool_choice\" must have the type"},
+        {"{\"max_tokens\":1," HI ",\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"tool\"}}",
+         "names a function without a name"},
+        {"{\"max_tokens\":1," HI ",\"tools\":[" TOOL
+         "],\"tool_choice\":{\"type\":\"tool\",\"name\":\"x\"}}",
+         "names \"x\", which is not in \"tools\""},
+        {"{\"max_tokens\":1," HI ",\"tool_choice\":{\"type\":\"any\"}}", "there are no tools"},
         {"{\"max_tokens\":1," HI ",\"thinking\":{\"type\":\"much\"}}", "\"thinking\" must have"},
         {"{\"max_tokens\":1," HI ",\"stop_sequences\":\"a\"}", "\"stop_sequences\" must be"},
         {"{\"max_tokens\":1," HI ",\"output_config\":{\"format\":{}}}", "type json_schema"},
@@ -437,10 +460,11 @@ static void keys(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole),       cmocka_unit_test(ends),     cmocka_unit_test(cached),
-        cmocka_unit_test(calls),       cmocka_unit_test(streams),  cmocka_unit_test(lost_call),
-        cmocka_unit_test(lost_stream), cmocka_unit_test(prompts),  cmocka_unit_test(count_long),
-        cmocka_unit_test(schema),      cmocka_unit_test(refusals), cmocka_unit_test(keys),
+        cmocka_unit_test(whole),      cmocka_unit_test(ends),        cmocka_unit_test(cached),
+        cmocka_unit_test(calls),      cmocka_unit_test(forced),      cmocka_unit_test(streams),
+        cmocka_unit_test(lost_call),  cmocka_unit_test(lost_stream), cmocka_unit_test(prompts),
+        cmocka_unit_test(count_long), cmocka_unit_test(schema),      cmocka_unit_test(refusals),
+        cmocka_unit_test(keys),
     };
     return cmocka_run_group_tests_name("server messages", tests, start, stop);
 }

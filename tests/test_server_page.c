@@ -21,7 +21,7 @@ static void open_page(const struct server *of, const char *path) {
 
 static void open_new(const struct server *of) {
     open_page(of, "/");
-    page_value(&b, "localStorage.clear()");
+    page_run(&b, "localStorage.clear()");
     browser_do(&b, "Page.reload", "{}");
     page_wait(&b, "typeof runs !== 'undefined' && document.readyState === 'complete'");
 }
@@ -52,7 +52,7 @@ static void set_field(const char *name, const char *value) {
     str_printf(&e, "fields['%s']", name);
     page_click(&b, "$('open-settings')");
     page_click(&b, e.p);
-    page_value(&b, "document.activeElement.select?.()");
+    page_run(&b, "document.activeElement.select?.()");
     page_type(&b, value);
     page_key(&b, "Escape", 0);
     page_check(&b, "$('settings').open", "false");
@@ -168,7 +168,7 @@ static void again(void **state) {
     // A question that was changed is asked again; what came after it is gone.
     page_click(&b, BUTTON("document.querySelector('article')", "Edit"));
     page_check(&b, "document.activeElement.value", "One");
-    page_value(&b, "document.activeElement.select()");
+    page_run(&b, "document.activeElement.select()");
     page_type(&b, "Three");
     page_key(&b, "Enter", 0);
     page_wait(&b, ANSWERED " && chat.messages.length === 2");
@@ -178,13 +178,13 @@ static void again(void **state) {
     page_check(&b, "chat.messages.map(m => m.role === 'user' ? m.content : '').join()",
                "One,,Two,");
     page_click(&b, BUTTON("document.querySelector('article')", "Edit"));
-    page_value(&b, "document.activeElement.select()");
+    page_run(&b, "document.activeElement.select()");
     page_type(&b, "Three");
     page_click(&b, BUTTON("document.querySelector('article')", "Send"));
     page_wait(&b, ANSWERED " && chat.messages.length === 2");
     // An answer that was changed is what the model is told.
     page_click(&b, BUTTON(LAST, "Edit"));
-    page_value(&b, "document.activeElement.select()");
+    page_run(&b, "document.activeElement.select()");
     page_type(&b, "It is *four*.");
     page_click(&b, BUTTON(LAST, "Save"));
     page_check(&b, LAST ".querySelector('em').textContent", "four");
@@ -265,7 +265,7 @@ static void conversations(void **state) {
                "Second,First");
     page_click(&b, "document.querySelectorAll('#chats .open')[1]");
     page_check(&b, "document.querySelector('article .text').textContent", "First");
-    page_value(&b, "history.back()");
+    page_run(&b, "history.back()");
     page_wait(&b, "document.querySelector('article .text').textContent === 'Second'");
     page_click(&b, "document.querySelector('[aria-label=\"Rename Second\"]')");
     page_type(&b, "Other");
@@ -313,7 +313,7 @@ static void keys(void **state) {
     page_key(&b, "Escape", 0);
     page_wait(&b, "$('settings').open && document.activeElement === fields.key");
     page_check(&b, "$('key-wrong').textContent", "The server does not know this key.");
-    page_value(&b, "fields.key.select()");
+    page_run(&b, "fields.key.select()");
     page_type(&b, "sesame");
     page_key(&b, "Escape", 0);
     page_wait(&b, "$('model').textContent === 'page'");
@@ -337,8 +337,9 @@ static void themes(void **state) {
         browser_do(&b, "Emulation.setEmulatedMedia",
                    i ? "{\"features\":[{\"name\":\"prefers-color-scheme\",\"value\":\"dark\"}]}"
                      : "{\"features\":[{\"name\":\"prefers-color-scheme\",\"value\":\"light\"}]}");
+        page_wait(&b,
+                  i ? "$('theme').ariaPressed === 'true'" : "$('theme').ariaPressed === 'false'");
         page_check(&b, ink, i ? dark : light);
-        page_check(&b, "$('theme').ariaPressed", i ? "true" : "false");
         page_picture(&b, i ? "dark" : "light");
     }
     page_click(&b, "$('theme')");
@@ -352,7 +353,7 @@ static void themes(void **state) {
     page_picture(&b, "settings");
     page_key(&b, "Escape", 0);
     page_click(&b, LAST ".querySelector('summary')");
-    page_value(&b, "log.scrollTop = 0");
+    page_run(&b, "log.scrollTop = 0");
     page_picture(&b, "reasoning");
     browser_do(&b, "Emulation.setEmulatedMedia", "{\"features\":[]}");
     check_happy();
@@ -404,7 +405,7 @@ static void keyboard(void **state) {
     (void)state;
     open_ready();
     say("First");
-    page_value(&b, "$('skip').focus()");
+    page_run(&b, "$('skip').focus()");
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         if (i) page_key(&b, "Tab", 0);
         page_check(&b, "document.activeElement.ariaLabel ?? document.activeElement.textContent",
@@ -484,7 +485,7 @@ static void markdown(void **state) {
     };
     (void)state;
     open_page(&s, "/");
-    page_value(
+    page_run(
         &b,
         "globalThis.html = text => { const node = document.createElement('div');"
         " new MarkdownView(node).show(text);"

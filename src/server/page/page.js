@@ -188,7 +188,7 @@ function requestBody(run) {
     const messages = run.chat.messages.filter(m => m !== run.message && m.content)
         .map(({role, content}) => ({role, content}));
     if (fields.system.value) messages.unshift({role: "system", content: fields.system.value});
-    const body = {messages, stream: true, stream_options: {include_usage: true}};
+    const body = {messages, stream: true, timings_per_token: true};
     if (!$("fields").checkValidity()) throw new Error("A field of the settings is wrong.");
     for (const field of fields)
         if (field.value && field.type === "number") body[field.name] = Number(field.value);
@@ -196,32 +196,24 @@ function requestBody(run) {
     return Object.assign(body, moreFields());
 }
 
-// Adds what an event says to the answer. An event may hold more than one token, so that their number
-// is a guess until the last one tells it.
+// Adds what an event says to the answer.
 function take(run, event) {
     const m = run.message, choice = event.choices?.[0], delta = choice?.delta ?? {};
-    const now = performance.now();
     if (event.error) throw new Error(event.error.message);
-    if (event.usage) m.tokens = event.usage.completion_tokens;
-    if (choice?.finish_reason === "length") m.note = "cut at the limit of tokens";
-    if (delta.content || delta.reasoning_content) {
-        run.first ??= now;
-        run.last = now;
-        run.events++;
-        m.tokens++;
-        m.content += delta.content ?? "";
-        m.reasoning += delta.reasoning_content ?? "";
-        if (!delta.content) m.thought = (now - run.began) / 1000;
+    if (event.timings) {
+        m.tokens = event.timings.predicted_n;
+        m.rate = event.timings.predicted_per_second;
     }
-    // The first event marks when the prompt was read, but where all tokens came in a few events.
-    m.rate = 1000 * (run.events > 8 ? (m.tokens - 1) / (run.last - run.first)
-        : m.tokens / (run.last - run.began));
+    if (choice?.finish_reason === "length") m.note = "cut at the limit of tokens";
+    m.content += delta.content ?? "";
+    m.reasoning += delta.reasoning_content ?? "";
+    if (delta.reasoning_content) m.thought = (performance.now() - run.began) / 1000;
 }
 
 // Has the conversation answered, and shows the answer as it comes.
 async function answer(c) {
     const message = {role: "assistant", content: "", reasoning: "", tokens: 0};
-    const run = {chat: c, message, abort: new AbortController(), began: performance.now(), events: 0};
+    const run = {chat: c, message, abort: new AbortController(), began: performance.now()};
     let drawn = 0;
     c.messages.push(message);
     c.used = Date.now();
@@ -250,10 +242,10 @@ async function answer(c) {
 
 // --- messages ------------------------------------------------------------------------------------
 
-function stats(m, running) {
+function stats(m) {
     const parts = [];
-    if (m.tokens) parts.push(`${running ? "about " : ""}${m.tokens} token${m.tokens > 1 ? "s" : ""}`);
-    if (m.tokens) parts.push(`${m.rate.toFixed(1)} tokens/s`);
+    if (m.tokens) parts.push(`${m.tokens} token${m.tokens > 1 ? "s" : ""}`);
+    if (m.rate) parts.push(`${m.rate.toFixed(1)} tokens/s`);
     if (m.note) parts.push(m.note);
     return parts.join(", ");
 }
@@ -285,7 +277,7 @@ class View {
         this.summary.textContent = running && !m.content ? "Thinking…"
             : m.thought >= 0.1 ? `Thought for ${m.thought.toFixed(1)} s` : "Thought";
         this.error.textContent = m.error ?? "";
-        this.stats.textContent = stats(m, running || m.note === "stopped");
+        this.stats.textContent = stats(m);
         if (run) this.actions.replaceChildren();
         else if (!this.actions.children.length) this.actions.append(...this.buttons());
     }

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 
-enum { KILLS = 4, BIG = 300000, LIMIT = 200000 };
+enum { KILLS = 4, BIG = 300000, LIMIT = 200000, CLIENTS = 8, TURNS = 5 };
 
 static struct server text, tools;
 
@@ -227,6 +227,43 @@ static void input_items(void **state) {
     str_free(&query);
 }
 
+// One client of several: what it stores is its own, whatever the others do.
+static void *talk(void *arg) {
+    bool *ok = arg;
+    struct str path = {0}, body = {0};
+    char id[64] = "";
+    *ok = true;
+    for (int i = 0; i < TURNS && *ok; i++) {
+        struct answer made, got;
+        str_clear(&body);
+        str_printf(&body, "{\"input\":\"Hi\",\"max_output_tokens\":2%s%s%s}",
+                   *id ? ",\"previous_response_id\":\"" : "", id, *id ? "\"" : "");
+        post(&text, &made, RESPONSES, body.p);
+        *ok = made.status == 200 && sscanf(str_c(&made.body), "{\"id\":\"%63[^\"]", id) == 1;
+        str_clear(&path);
+        str_printf(&path, RESPONSES "/%s", id);
+        get(&text, &got, path.p);
+        *ok = *ok && got.status == 200 && sv_eq(str_sv(&got.body), str_sv(&made.body));
+        answer_free(&made);
+        answer_free(&got);
+    }
+    str_free(&path);
+    str_free(&body);
+    return NULL;
+}
+
+static void together(void **state) {
+    pthread_t thread[CLIENTS];
+    bool ok[CLIENTS];
+    (void)state;
+    for (int i = 0; i < CLIENTS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, talk, &ok[i]), 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        pthread_join(thread[i], NULL);
+        assert_true(ok[i]);
+    }
+}
+
 // --- faults --------------------------------------------------------------------------------------
 
 static char dir[64];
@@ -376,6 +413,7 @@ int main(void) {
         cmocka_unit_test(stored_stream),
         cmocka_unit_test(chain),
         cmocka_unit_test(input_items),
+        cmocka_unit_test(together),
         cmocka_unit_test_setup_teardown(killed, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(full_disk, make_dir, drop_dir),
         cmocka_unit_test(no_store),

@@ -40,8 +40,8 @@ static bool not_found(struct exchange *x, struct sv id) {
     return exchange_refuse(x);
 }
 
-static bool broken(struct exchange *x, const struct error *e) {
-    refuse(&x->refusal, 500, NULL, "the stored response can't be read: %s", e->text);
+static bool broken(struct exchange *x, const char *wanted, const struct error *e) {
+    refuse(&x->refusal, 500, NULL, "the stored response can't be %s: %s", wanted, e->text);
     return exchange_refuse(x);
 }
 
@@ -56,7 +56,7 @@ static bool send_stored(struct exchange *x, struct sv id) {
     enum stored is = responses_store_get(x->service->responses, id, NULL, &body, &e);
     bool sent = is == STORED       ? exchange_json(x, 200, &body)
                 : is == STORED_NOT ? not_found(x, id)
-                                   : broken(x, &e);
+                                   : broken(x, "read", &e);
     str_free(&body);
     return sent;
 }
@@ -149,7 +149,7 @@ static bool send_items(struct exchange *x, struct sv id) {
     enum stored is = responses_store_get(x->service->responses, id, &items, NULL, &e);
     bool sent = is == STORED       ? send_page(x, str_sv(&items))
                 : is == STORED_NOT ? not_found(x, id)
-                                   : broken(x, &e);
+                                   : broken(x, "read", &e);
     str_free(&items);
     return sent;
 }
@@ -181,7 +181,7 @@ bool route_response_drop(struct exchange *x) {
     if (!stores(x)) return exchange_refuse(x);
     enum stored is = responses_store_drop(x->service->responses, x->rest, &e);
     if (is == STORED_NOT) return not_found(x, x->rest);
-    if (is == STORED_ERROR) return broken(x, &e);
+    if (is == STORED_ERROR) return broken(x, "deleted", &e);
     str_puts(&json, "{\"id\":");
     json_quote(&json, x->rest);
     str_puts(&json, ",\"object\":\"response\",\"deleted\":true}");
@@ -201,7 +201,7 @@ bool route_response_cancel(struct exchange *x) {
     if (!stores(x)) return exchange_refuse(x);
     enum stored is = responses_store_get(x->service->responses, id, NULL, NULL, &e);
     if (is == STORED_NOT) return not_found(x, id);
-    if (is == STORED_ERROR) return broken(x, &e);
+    if (is == STORED_ERROR) return broken(x, "read", &e);
     refuse(&x->refusal, 400, NULL, "Cannot cancel a synchronous response.");
     return exchange_refuse(x);
 }

@@ -88,6 +88,9 @@ static void keeps(void **state) {
     assert_int_equal(responses_store_drop(s, sv("a"), &e), STORED);
     assert_int_equal(responses_store_drop(s, sv("a"), &e), STORED_NOT);
     assert_false(e.set);
+    put(s, "c", "", "{}"); // an id that is there already is refused, and nothing else is
+    assert_false(responses_store_put(s, "c", 0, sv(""), sv("{}"), &e));
+    put(s, "d", "", "{}");
     assert_int_equal(stat(file, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     responses_store_close(s);

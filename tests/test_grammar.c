@@ -213,13 +213,19 @@ static void test_schema_texts(void **state) {
 
 // --- masks ---------------------------------------------------------------------------------------
 
+// Longer than LEX_SHORT.
+#define LONG_B   "bbbbbbbbbbbbbbbbbbbbbbbb"
+#define LONG_AB  "ababababababababab\""
+#define LONG_E   "ééééééééééé"
+#define LONG_CUT "aaaaaaaaaaaaaaaaaa\xc3"
+
 static const char *const words[] = {
-    "a",    "b",    "c",    "\"",    "\\",    "{",          "}",   "[",   "]",
-    ",",    ":",    " ",    "\n",    "1",     "2",          "0",   ".",   "-",
-    "e",    "ab",   "abc",  "\"a",   "\":",   "\",",        "{\"", "}}",  "é",
-    "\xc3", "\xa9", "true", "false", "null",  "tr",         "ue",  "",    "aaaaaaaaaaaa",
-    "日",   "😀",    "\\u",  "00",    "<end>", "\xff<mark>", "12",  "\"}", "\"]",
-    "ab\"", "\t",   "é日",  "a",
+    "a",    "b",    "c",    "\"",    "\\",    "{",          "}",      "[",   "]",
+    ",",    ":",    " ",    "\n",    "1",     "2",          "0",      ".",   "-",
+    "e",    "ab",   "abc",  "\"a",   "\":",   "\",",        "{\"",    "}}",  "é",
+    "\xc3", "\xa9", "true", "false", "null",  "tr",         "ue",     "",    "aaaaaaaaaaaa",
+    "日",   "😀",    "\\u",  "00",    "<end>", "\xff<mark>", "12",     "\"}", "\"]",
+    "ab\"", "\t",   "é日",  LONG_B,  LONG_AB, LONG_E,       LONG_CUT, "a",
 };
 enum { WORDS = sizeof words / sizeof *words, END = 40, MARK = 41 };
 
@@ -282,6 +288,16 @@ static void test_masks(void **state) {
         if (!g) fail_msg("%s", e.text);
         for (uint32_t seed = 1; seed < 30; seed++) random_walk(g, seed);
         json_object_put(o);
+        grammar_close(g);
+    }
+    // Where most bytes lead back to where one was, and not all of them.
+    static const char *const patterns[] = {"[^\"]*\"", "[a-f]{5,60}", "([^e]|e[^n])*", "[ab\\W]+"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        struct error e = {0};
+        const struct grammar_frame f = {.after = sv("<mark>"), .open = sv("ab")};
+        struct grammar *g = grammar_regex(l, sv(patterns[i]), i % 2 ? &f : NULL, &e);
+        if (!g) fail_msg("%s", e.text);
+        for (uint32_t seed = 1; seed < 30; seed++) random_walk(g, seed);
         grammar_close(g);
     }
     lex_close(l);

@@ -169,42 +169,53 @@ static void allow(const struct lexicon *l, uint32_t token, uint64_t *mask) {
     }
 }
 
-// Adds the tokens of a tree whose bytes may follow a set. Bytes of the groups `home` lead from that
-// set back to what is like it: tokens of these alone are all allowed, and need no steps. known:
-// they are in mask.
-static void walk(struct machine *m, const struct lexicon *l, const struct lex_tree *t, int32_t from,
-                 uint64_t home, bool known, uint64_t *mask) {
+// A walk over tokens from a set: what is like it, in the sense of `kind`, is where it began.
+struct mask_walk {
+    struct machine *m;
+    const struct lexicon *l;
+    int32_t from;
+    int kind;      // LIKE or NEAR
+    uint64_t home; // groups of the bytes that lead from there back to what is like it
+    uint64_t *mask;
+};
+
+static bool at_home(const struct mask_walk *w, int32_t set) {
+    return w->m->set[set].like[w->kind] == w->from;
+}
+
+// Adds the tokens of a tree whose bytes may follow the set. Tokens of bytes that lead home alone
+// are all allowed, and need no steps. known: those are in the mask.
+static void walk(const struct mask_walk *w, const struct lex_tree *t, bool known) {
     int32_t at[LEX_LONGEST + 1];
-    at[0] = from;
+    at[0] = w->from;
     for (uint32_t i = 0; i < t->nodes;) {
         const struct lex_node *n = &t->node[i];
-        int32_t to = machine_step(m, at[n->depth - 1], n->byte);
-        bool all = to >= 0 && !(t->below[i] & ~home) && m->set[to].like == from;
+        int32_t to = machine_step(w->m, at[n->depth - 1], n->byte);
+        bool all = to >= 0 && !(t->below[i] & ~w->home) && at_home(w, to);
         at[n->depth] = to;
-        if (to >= 0) allow(l, n->token, mask);
+        if (to >= 0) allow(w->l, n->token, w->mask);
         for (uint32_t k = i + 1; all && !known && k < n->after; k++)
-            allow(l, t->node[k].token, mask);
+            allow(w->l, t->node[k].token, w->mask);
         i = to >= 0 && !all ? i + 1 : n->after;
     }
 }
 
-// Whether after any of the bytes lo to hi, and `more` that go on with the character, all is like it
-// was.
-static bool returns(struct machine *m, int32_t from, int lo, int hi, int more, int32_t home) {
+// Whether after any of the bytes lo to hi, and `more` that go on with the character, one is home.
+static bool returns(const struct mask_walk *w, int32_t from, int lo, int hi, int more) {
     int32_t last = MACHINE_DEAD;
     for (int b = lo; b <= hi; b++) {
-        int32_t to = machine_step(m, from, (unsigned char)b);
+        int32_t to = machine_step(w->m, from, (unsigned char)b);
         if (to < 0) return false;
         if (to == last) continue;
-        if (!more && m->set[to].like != home) return false;
-        if (more && (last >= 0 || !returns(m, to, 0x80, 0xbf, more - 1, home))) return false;
+        if (!more && !at_home(w, to)) return false;
+        if (more && (last >= 0 || !returns(w, to, 0x80, 0xbf, more - 1))) return false;
         last = to;
     }
     return true;
 }
 
 // The same after any whole character beyond ASCII, and not within one.
-static bool returns_whole(struct machine *m, int32_t set) {
+static bool returns_whole(const struct mask_walk *w) {
     static const struct {
         unsigned char lo, hi, next_lo, next_hi, more; // more: after the next
     } lead[] = {
@@ -213,56 +224,82 @@ static bool returns_whole(struct machine *m, int32_t set) {
         {0xf4, 0xf4, 0x80, 0x8f, 2},
     };
     for (int b = 0xc2; b <= 0xf4; b++) {
-        int32_t to = machine_step(m, set, (unsigned char)b);
-        if (to < 0 || m->set[to].like == set) return false;
+        int32_t to = machine_step(w->m, w->from, (unsigned char)b);
+        if (to < 0 || at_home(w, to)) return false;
     }
-    if (!returns(m, set, 0xc2, 0xdf, 1, set)) return false;
+    if (!returns(w, w->from, 0xc2, 0xdf, 1)) return false;
     for (size_t i = 0; i < sizeof lead / sizeof *lead; i++)
         for (int b = lead[i].lo; b <= lead[i].hi; b++) {
-            int32_t to = machine_step(m, set, (unsigned char)b);
-            if (!returns(m, to, lead[i].next_lo, lead[i].next_hi, lead[i].more, set)) return false;
+            int32_t to = machine_step(w->m, w->from, (unsigned char)b);
+            if (!returns(w, to, lead[i].next_lo, lead[i].next_hi, lead[i].more)) return false;
         }
     return true;
 }
 
-// The groups of bytes after any of which all is like it was, as inside of a string.
-static uint64_t home_groups(struct machine *m, int32_t set) {
+// The groups of bytes any of which lead home, as inside of a string.
+static uint64_t home_groups(const struct mask_walk *w) {
     uint64_t home = ((uint64_t)1 << LEX_GROUPS) - 1;
     for (int b = 0; b < 128; b++)
-        if (home >> lex_group[b] & 1 && !returns(m, set, b, b, 0, set))
+        if (home >> lex_group[b] & 1 && !returns(w, w->from, b, b, 0))
             home &= ~((uint64_t)1 << lex_group[b]);
-    if (returns(m, set, 0x80, 0xff, 0, set)) return home;
+    if (returns(w, w->from, 0x80, 0xff, 0)) return home;
     home &= ~((uint64_t)1 << LEX_LOOSE);
-    return returns_whole(m, set) ? home : home & ~((uint64_t)1 << LEX_WHOLE);
+    return returns_whole(w) ? home : home & ~((uint64_t)1 << LEX_WHOLE);
 }
 
-static void allow_groups(const struct lexicon *l, uint64_t home, uint64_t *mask) {
-    if (!(l->plain_groups & ~home)) {
-        memcpy(mask, l->plain_set, l->words * sizeof *mask);
-        return;
+static struct mask_walk begin_walk(struct grammar *g, int32_t from, int kind, uint64_t *mask) {
+    struct mask_walk w = {&g->machine, g->lexicon, from, kind, 0, mask};
+    w.home = home_groups(&w);
+    return w;
+}
+
+// Plain tokens of bytes that lead home: for many of them it is quicker to look at every token.
+// Returns whether it was done.
+static bool allow_groups(const struct mask_walk *w) {
+    const struct lexicon *l = w->l;
+    if (!(l->plain_groups & ~w->home)) {
+        memcpy(w->mask, l->plain_set, l->words * sizeof *w->mask);
+        return true;
     }
-    for (size_t i = 0; i < l->tokens && home; i++) {
-        bool all = l->groups[i] && !(l->groups[i] & ~home);
-        mask[i / 64] |= (uint64_t)all << (i % 64);
+    bool letters = w->home >> lex_group['z'] & w->home >> lex_group['a'] & 1;
+    for (size_t i = 0; i < l->tokens && letters; i++) {
+        bool all = l->groups[i] && !(l->groups[i] & ~w->home);
+        w->mask[i / 64] |= (uint64_t)all << (i % 64);
     }
+    return letters;
+}
+
+// The short tokens that may follow a set, which are those that may follow one that is near.
+static const uint64_t *short_mask(struct grammar *g, int32_t set) {
+    const struct lexicon *l = g->lexicon;
+    if (g->machine.set[set].mask[NEAR]) return g->machine.set[set].mask[NEAR];
+    uint64_t *mask = mem_array(l->words, sizeof *mask);
+    struct mask_walk w = begin_walk(g, set, NEAR, mask);
+    bool known = allow_groups(&w);
+    if (!known || l->plain_groups & ~w.home) walk(&w, &l->plain, known);
+    walk(&w, &l->rest, false);
+    g->machine.bytes += l->words * sizeof *mask;
+    return g->machine.set[set].mask[NEAR] = mask;
 }
 
 const uint64_t *matcher_mask(struct matcher *m) {
-    struct machine *machine = &m->grammar->machine;
-    const struct lexicon *l = m->grammar->lexicon;
-    clean(m->grammar);
-    int32_t set = m->set < 0 ? m->set : machine->set[m->set].like;
+    struct grammar *g = m->grammar;
+    struct machine *machine = &g->machine;
+    const struct lexicon *l = g->lexicon;
+    clean(g);
+    int32_t set = m->set < 0 ? m->set : machine->set[m->set].like[LIKE];
     if (set < 0) return NULL;
-    if (machine->set[set].mask) return machine->set[set].mask;
-    uint64_t *mask = mem_array(l->words, sizeof *mask), home = home_groups(machine, set);
-    machine->bytes += l->words * sizeof *mask;
-    allow_groups(l, home, mask);
-    if (l->plain_groups & ~home) walk(machine, l, &l->plain, set, home, true, mask);
-    walk(machine, l, &l->rest, set, home, false, mask);
+    if (machine->set[set].mask[LIKE]) return machine->set[set].mask[LIKE];
+    uint64_t *mask = mem_array(l->words, sizeof *mask);
+    memcpy(mask, short_mask(g, machine->set[set].like[NEAR]), l->words * sizeof *mask);
+    struct mask_walk w = begin_walk(g, set, LIKE, mask);
+    walk(&w, &l->long_plain, false);
+    walk(&w, &l->long_rest, false);
     if (machine->set[set].done)
         for (size_t i = 0; i < l->words; i++) mask[i] |= l->ends[i];
-    machine->set[set].mask = mask;
-    m->grammar->bytes = machine->bytes;
+    machine->bytes += l->words * sizeof *mask;
+    machine->set[set].mask[LIKE] = mask;
+    g->bytes = machine->bytes;
     return mask;
 }
 

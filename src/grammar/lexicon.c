@@ -96,6 +96,12 @@ static void keep_text(struct lexicon *l, const struct sv *text) {
     l->text = all.p;
 }
 
+static void add_plain(struct lexicon *l, int32_t id, struct sv text) {
+    l->plain_set[id / 64] |= (uint64_t)1 << (id % 64);
+    for (size_t i = 0; i < text.n; i++) l->groups[id] |= group_bit((unsigned char)text.p[i], true);
+    l->plain_groups |= l->groups[id];
+}
+
 struct lexicon *lex_open(const struct sv *text, size_t tokens, const int32_t *ends, size_t count) {
     struct lexicon *l = mem_alloc(sizeof *l);
     struct entry *list = mem_array(tokens, sizeof *list);
@@ -109,21 +115,20 @@ struct lexicon *lex_open(const struct sv *text, size_t tokens, const int32_t *en
         if (ends[i] >= 0 && (size_t)ends[i] < tokens)
             l->ends[ends[i] / 64] |= (uint64_t)1 << (ends[i] % 64);
     keep_text(l, text);
-    for (int plain = 0; plain < 2; plain++) {
+    for (int kind = 0; kind < 4; kind++) {
+        bool plain = kind & 1, is_long = kind & 2;
+        struct lex_tree *const trees[] = {&l->rest, &l->plain, &l->long_rest, &l->long_plain};
         size_t n = 0;
         for (size_t i = 0; i < tokens; i++) {
             if (!l->length[i] || is_plain(text[i]) != plain) continue;
-            if (l->ends[i / 64] >> (i % 64) & 1) continue;
+            if ((text[i].n > LEX_SHORT) != is_long || l->ends[i / 64] >> (i % 64) & 1) continue;
             if (text[i].n > l->longest) l->longest = text[i].n;
-            if (plain) l->plain_set[i / 64] |= (uint64_t)1 << (i % 64);
-            for (size_t k = 0; plain && k < text[i].n; k++)
-                l->groups[i] |= group_bit((unsigned char)text[i].p[k], true);
-            l->plain_groups |= l->groups[i];
+            if (kind == 1) add_plain(l, (int32_t)i, text[i]);
             list[n++] = (struct entry){text[i], (int32_t)i};
         }
         if (n) qsort(list, n, sizeof *list, by_text);
-        build(l, plain ? &l->plain : &l->rest, list, n);
-        add_groups(plain ? &l->plain : &l->rest, plain);
+        build(l, trees[kind], list, n);
+        add_groups(trees[kind], plain);
     }
     free(list);
     return l;
@@ -132,10 +137,11 @@ struct lexicon *lex_open(const struct sv *text, size_t tokens, const int32_t *en
 void lex_close(struct lexicon *l) {
     if (!l) return;
     free(l->more);
-    free(l->plain.node);
-    free(l->plain.below);
-    free(l->rest.node);
-    free(l->rest.below);
+    struct lex_tree *const trees[] = {&l->plain, &l->rest, &l->long_plain, &l->long_rest};
+    for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) {
+        free(trees[i]->node);
+        free(trees[i]->below);
+    }
     free(l->groups);
     free(l->plain_set);
     free(l->ends);

@@ -5,8 +5,8 @@
 
 #include "base/str.h"
 
-// Longer tokens are never allowed.
-enum { LEX_LONGEST = 256 };
+// Longer tokens are never allowed; most are short.
+enum { LEX_LONGEST = 256, LEX_SHORT = 16 };
 
 // Before a special token's name where it stands for the token: no text has this byte.
 #define LEX_SPECIAL "\xff"
@@ -37,12 +37,12 @@ struct lexicon {
     size_t longest;
     int32_t
         *more; // [tokens + 1] from a token (its id + 1) to the next one with the same bytes, or 0
-    // Tokens of whole printable characters but " and \, which strings hold as they are; and the
-    // rest.
-    struct lex_tree plain, rest;
-    uint64_t *plain_set;   // [words]
-    uint64_t *groups;      // [tokens] of a plain token's bytes, as bits; 0: it is not plain
-    uint64_t plain_groups; // of all plain tokens
+    // Short tokens of whole printable characters but " and \, which strings hold as they are, and
+    // the rest of the short ones; and the same of the long ones.
+    struct lex_tree plain, rest, long_plain, long_rest;
+    uint64_t *plain_set;   // [words] of `plain`
+    uint64_t *groups;      // [tokens] of such a token's bytes, as bits; 0: it is none
+    uint64_t plain_groups; // of all of them
     uint64_t *ends;        // [words] tokens that end an answer
     char *text;            // of token i: length[i] bytes from at[i]; 0: it is never allowed
     uint32_t *at;

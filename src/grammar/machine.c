@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "grammar/lexicon.h"
 
 enum { UNKNOWN = -2 };
 
@@ -48,11 +49,11 @@ static void chain_set(struct machine *m, int32_t i) {
 }
 
 // The least count that no text of `reach` bytes tells from this one.
-static int32_t like_count(const struct machine *m, int32_t node, int32_t count) {
+static int32_t like_count(const struct machine *m, int32_t node, int32_t count, int32_t reach) {
     if (node < 0 || m->a->node[node].loop < 0) return 0;
     const struct pda_loop *l = &m->a->loop[m->a->node[node].loop];
-    if (count <= l->min - m->reach) return 0;
-    return count >= l->min && (l->max < 0 || count <= l->max - m->reach) ? l->min : count;
+    if (count <= l->min - reach) return 0;
+    return count >= l->min && (l->max < 0 || count <= l->max - reach) ? l->min : count;
 }
 
 static int32_t frame_of(struct machine *m, int32_t node, int32_t count, int32_t up) {
@@ -63,10 +64,15 @@ static int32_t frame_of(struct machine *m, int32_t node, int32_t count, int32_t 
             if (m->frame[i].node == node && m->frame[i].count == count && m->frame[i].up == up)
                 return i;
     }
-    int32_t likely = like_count(m, node, count), up_like = up < 0 ? up : m->set[up].like;
-    bool same = likely == count && up_like == up;
-    f.like = same ? (int32_t)m->frames : frame_of(m, node, likely, up_like);
+    for (int k = LIKE; k <= NEAR; k++) {
+        int32_t likely = like_count(m, node, count, m->reach[k]);
+        int32_t up_like = up < 0 ? up : m->set[up].like[k];
+        bool same = likely == count && up_like == up;
+        f.like[k] = same ? -1 : frame_of(m, node, likely, up_like);
+    }
     int32_t id = (int32_t)m->frames;
+    for (int k = LIKE; k <= NEAR; k++)
+        if (f.like[k] < 0) f.like[k] = id;
     m->frame = mem_grow(m->frame, &m->frame_cap, m->frames + 1, sizeof *m->frame);
     m->frame[m->frames++] = f;
     m->bytes += sizeof f + sizeof *m->frame_table.slot;
@@ -103,7 +109,7 @@ static int32_t tidy(int32_t *frame, int32_t n) {
 
 static int32_t new_set(struct machine *m, const int32_t *frame, int32_t n) {
     int32_t id = (int32_t)m->sets;
-    struct frame_set s = {.first = (int32_t)m->members, .n = n, .like = id};
+    struct frame_set s = {.first = (int32_t)m->members, .n = n, .like = {id, id}};
     m->member = mem_grow(m->member, &m->member_cap, m->members + (size_t)n, sizeof *m->member);
     memcpy(m->member + m->members, frame, (size_t)n * sizeof *frame);
     m->members += (size_t)n;
@@ -125,15 +131,18 @@ static int32_t set_of(struct machine *m, int32_t *frame, int32_t n) {
     int32_t found = find_set(m, frame, n);
     if (found >= 0) return found;
     int32_t id = new_set(m, frame, n);
-    bool same = true;
-    for (int32_t i = 0; i < n; i++) {
-        same &= m->frame[frame[i]].like == frame[i];
-        frame[i] = m->frame[frame[i]].like;
+    int32_t *own = mem_array((size_t)n, sizeof *own);
+    for (int k = LIKE; k <= NEAR; k++) {
+        bool same = true;
+        for (int32_t i = 0; i < n; i++) {
+            own[i] = m->frame[frame[i]].like[k];
+            same &= own[i] == frame[i];
+        }
+        if (same) continue;
+        int32_t like = set_of(m, own, n);
+        m->set[id].like[k] = like;
     }
-    if (!same) {
-        int32_t like = set_of(m, frame, n);
-        m->set[id].like = like;
-    }
+    free(own);
     return id;
 }
 
@@ -278,15 +287,17 @@ static void start(struct machine *m) {
     m->first = end_walk(m);
 }
 
-void machine_open(struct machine *m, const struct automaton *a, size_t reach) {
-    *m = (struct machine){.a = a, .reach = (int32_t)reach + 1};
+void machine_open(struct machine *m, const struct automaton *a, size_t longest) {
+    size_t near = longest < LEX_SHORT ? longest : LEX_SHORT;
+    *m = (struct machine){.a = a, .reach = {(int32_t)longest + 1, (int32_t)near + 1}};
     start(m);
 }
 
 void machine_close(struct machine *m) {
     for (size_t i = 0; i < m->sets; i++) {
         free(m->set[i].next);
-        free(m->set[i].mask);
+        free(m->set[i].mask[LIKE]);
+        free(m->set[i].mask[NEAR]);
     }
     free(m->frame);
     free(m->set);
@@ -320,7 +331,7 @@ void machine_clean(struct machine *m, int32_t *const *root, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (*root[i] >= 0) used[*root[i]] = true;
     mark_used(&old, used);
-    *m = (struct machine){.a = old.a, .reach = old.reach};
+    *m = (struct machine){.a = old.a, .reach = {old.reach[LIKE], old.reach[NEAR]}};
     start(m);
     for (size_t s = 0; s < old.sets; s++) {
         if (!used[s]) continue;

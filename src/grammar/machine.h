@@ -4,7 +4,8 @@
 // looked up once it was found.
 //
 // Sets that no text as long as a token can tell apart are `like` each other: they differ only in
-// counts that are far from their bounds. What is found for one holds for the other.
+// counts that are far from their bounds. What is found for one holds for the other. The same of
+// most tokens, which are short (LEX_SHORT), is `near`: that many more sets share.
 #ifndef GRAMMAR_MACHINE_H
 #define GRAMMAR_MACHINE_H
 
@@ -17,21 +18,23 @@ enum {
     MACHINE_DEAD = -1,
 };
 
+enum { LIKE, NEAR };
+
 struct frame {
     int32_t node; // -1: the text may end
     int32_t count;
-    int32_t up; // the set that it returns to, -1: none
-    int32_t like;
-    int32_t chain;  // of its hash
-    uint32_t stamp; // of the walk that came here last
+    int32_t up;      // the set that it returns to, -1: none
+    int32_t like[2]; // LIKE, NEAR
+    int32_t chain;   // of its hash
+    uint32_t stamp;  // of the walk that came here last
 };
 
 struct frame_set {
     int32_t first, n; // in machine.member
-    int32_t like, chain;
-    bool done;      // the text may end here
-    int32_t *next;  // [classes] sets, -2: not known; NULL: none is
-    uint64_t *mask; // [words] tokens that may follow, owned; NULL: not known
+    int32_t like[2], chain;
+    bool done;         // the text may end here
+    int32_t *next;     // [classes] sets, -2: not known; NULL: none is
+    uint64_t *mask[2]; // [words] tokens that may follow, of NEAR short ones; owned; NULL: not known
 };
 
 struct table {
@@ -41,7 +44,7 @@ struct table {
 
 struct machine {
     const struct automaton *a;
-    int32_t reach; // bytes of the longest token
+    int32_t reach[2]; // bytes of the longest token, and of the longest short one
     struct frame *frame;
     struct frame_set *set;
     int32_t *member;
@@ -58,7 +61,8 @@ struct machine {
     uint32_t stamp;
 };
 
-void machine_open(struct machine *m, const struct automaton *a, size_t reach);
+// longest: bytes of a token.
+void machine_open(struct machine *m, const struct automaton *a, size_t longest);
 void machine_close(struct machine *m);
 // The set after a byte more, or MACHINE_DEAD.
 int32_t machine_step(struct machine *m, int32_t set, unsigned char byte);

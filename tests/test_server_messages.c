@@ -145,7 +145,8 @@ static void forced(void **state) {
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct str body = {0};
-        str_printf(&body, "{\"max_tokens\":99," HI ",\"tools\":[" TOOL "],\"tool_choice\":%s}",
+        str_printf(&body,
+                   "{\"max_tokens\":99,\"seed\":1," HI ",\"tools\":[" TOOL "],\"tool_choice\":%s}",
                    choices[i]);
         struct json_object *o = ask_good(&tools, MESSAGES, body.p);
         size_t n = json_object_array_length(json_at(o, "content"));

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "folder.h"
 
 #define MODEL    (FIXTURES "/text")
 #define GREETING "Hello, w\xc3\xb6rld! \xf0\x9f\x98\x80"
@@ -121,20 +122,6 @@ static inline void model_copy(const char *to, const char *without) {
         free(copy);
     }
     str_free(&data);
-}
-
-// Removes a folder of plain files.
-static inline void folder_remove(const char *dir) {
-    struct names names = {0};
-    struct error e = {0};
-    assert_true(dir_list(dir, &names, &e));
-    for (size_t i = 0; i < names.n; i++) {
-        char *path = path_join(dir, names.name[i]);
-        assert_int_equal(unlink(path), 0);
-        free(path);
-    }
-    names_free(&names);
-    assert_int_equal(rmdir(dir), 0);
 }
 
 #define ARGS(...) ((const char *const[]){__VA_ARGS__, NULL})

@@ -1,6 +1,7 @@
 // Dummy weights have the shape and layout of the real ones, and a pass costs what can be counted by
 // hand. Nothing here asserts a speed.
 #include "fixture.h"
+#include "folder.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -244,16 +245,8 @@ static void check_like_real(const char *dir) {
 }
 
 static void each_like_real(const char *root) {
-    struct error e = {0};
-    struct names names = {0};
     char *path = path_join(FIXTURES, root);
-    assert_true(dir_list(path, &names, &e));
-    for (size_t i = 0; i < names.n; i++) {
-        char *dir = path_join(path, names.name[i]);
-        check_like_real(dir);
-        free(dir);
-    }
-    names_free(&names);
+    folder_each(path, check_like_real);
     free(path);
 }
 

@@ -2,6 +2,7 @@
 // chunks of odd sizes and token by token, the logits are the independent implementation's; the
 // greedy continuation is too.
 #include "fixture.h"
+#include "folder.h"
 #include "machine.h"
 
 #include <math.h>
@@ -258,17 +259,8 @@ static void check_case(const char *dir) {
 
 // Each case in tests/fixtures/ROOT, of which there must be one.
 static void each_case(const char *root, void (*check)(const char *dir)) {
-    struct error e = {0};
-    struct names names = {0};
     char *path = path_join(FIXTURES, root);
-    assert_true(dir_list(path, &names, &e));
-    for (size_t i = 0; i < names.n; i++) {
-        char *dir = path_join(path, names.name[i]);
-        check(dir);
-        free(dir);
-    }
-    assert_true(names.n > 0);
-    names_free(&names);
+    assert_true(folder_each(path, check) > 0);
     free(path);
 }
 

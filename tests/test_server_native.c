@@ -1,4 +1,5 @@
 // llama-server's own routes: what its clients expect of them, as its own tests have it.
+#include "folder.h"
 #include "server_client.h"
 
 #include <math.h>
@@ -591,19 +592,6 @@ static void make_coder(char *dir, int marks) {
     }
 }
 
-static void remove_coder(const char *dir) {
-    struct names names = {0};
-    struct error e = {0};
-    assert_true(dir_list(dir, &names, &e));
-    for (size_t i = 0; i < names.n; i++) {
-        char *path = path_join(dir, names.name[i]);
-        assert_int_equal(unlink(path), 0);
-        free(path);
-    }
-    names_free(&names);
-    assert_int_equal(rmdir(dir), 0);
-}
-
 static void expect_prompt(const struct server *s, const char *body, const char *prompt) {
     struct json_object *o = post_json(s, "/infill", body);
     expect_text_at(o, "prompt", prompt);
@@ -664,8 +652,8 @@ static void infill(void **state) {
     json_object_put(o);
     str_free(&body);
     assert_int_equal(server_stop(&s), 0);
-    remove_coder(dir);
-    remove_coder(repo);
+    folder_remove(dir);
+    folder_remove(repo);
     expect_error(&main_server, "POST", "/infill", "{" FILL "}", 501, "not_supported_error",
                  "Infill is not supported by this model: prefix token is missing. suffix token");
 }

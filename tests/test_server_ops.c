@@ -1,9 +1,8 @@
 // mlxcel-server as its operator sees it: sockets, paths, deadlines, logs.
+#include "folder.h"
 #include "server_client.h"
 
 #include <sys/stat.h>
-
-#include "base/file.h"
 
 #define ENDLESS "\"temperature\":0,\"ignore_eos\":true,\"max_tokens\":-1"
 #define STREAM  "{\"prompt\":\"\\n\",\"stream\":true," ENDLESS "}"
@@ -21,17 +20,12 @@ static int run_to_end(const char *const *args, const char *says) {
 
 // --- sockets -------------------------------------------------------------------------------------
 
-static void make_dir(char dir[32]) {
-    strcpy(dir, "/tmp/test_ops.XXXXXX");
-    assert_non_null(mkdtemp(dir));
-}
-
 static void socket_file(void **state) {
     char dir[32], path[64], too_long[200] = "/tmp/";
     struct server s;
     struct stat st;
     (void)state;
-    make_dir(dir);
+    folder_make(dir);
     snprintf(path, sizeof path, "%s/a.sock", dir);
     server_start(&s, ARGS("-m", MODEL, "--host", path));
     assert_string_equal(s.path, path);

@@ -1,6 +1,6 @@
 // The store of responses by itself: what it keeps, what goes, and that nothing else does, whatever
 // happens to the process and the disk.
-#include "check.h"
+#include "folder.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -19,30 +19,21 @@
 
 enum { THREADS = 4, EACH = 25, KILLS = 8, BIG = 200000, LIMIT = 150000 };
 
-static char dir[64];
+static char dir[32];
 static char *file;
 
 static int make_dir(void **state) {
     (void)state;
-    strcpy(dir, "/tmp/mlxcel-store-XXXXXX");
-    assert_non_null(mkdtemp(dir));
+    folder_make(dir);
     file = path_join(dir, "r.db");
     return 0;
 }
 
 static int drop_dir(void **state) {
-    struct names names = {0};
-    struct error e = {0};
     (void)state;
-    assert_true(dir_list(dir, &names, &e));
-    for (size_t i = 0; i < names.n; i++) {
-        char *path = path_join(dir, names.name[i]);
-        assert_int_equal(remove(path), 0);
-        free(path);
-    }
-    names_free(&names);
     free(file);
-    return rmdir(dir);
+    folder_remove(dir);
+    return 0;
 }
 
 static struct responses_store *open_store(int64_t entries, int64_t bytes, int64_t ttl) {

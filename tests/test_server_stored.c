@@ -1,4 +1,5 @@
 // mlxcel-server: responses that are stored, and that nothing that was told is lost.
+#include "folder.h"
 #include "responses_client.h"
 
 #include <sys/resource.h>
@@ -266,30 +267,21 @@ static void together(void **state) {
 
 // --- faults --------------------------------------------------------------------------------------
 
-static char dir[64];
+static char dir[32];
 static char *file;
 
 static int make_dir(void **state) {
     (void)state;
-    strcpy(dir, "/tmp/mlxcel-responses-XXXXXX");
-    assert_non_null(mkdtemp(dir));
+    folder_make(dir);
     file = path_join(dir, "r.db");
     return 0;
 }
 
 static int drop_dir(void **state) {
-    struct names names = {0};
-    struct error e = {0};
     (void)state;
-    assert_true(dir_list(dir, &names, &e));
-    for (size_t i = 0; i < names.n; i++) {
-        char *path = path_join(dir, names.name[i]);
-        assert_int_equal(remove(path), 0);
-        free(path);
-    }
-    names_free(&names);
     free(file);
-    return rmdir(dir);
+    folder_remove(dir);
+    return 0;
 }
 
 static void kill_hard(struct server *s) {

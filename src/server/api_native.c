@@ -1,10 +1,7 @@
 // llama-server's own completions: /completion, /completions and /infill.
 #include "server/api_native.h"
 
-#include <stdlib.h>
-
 #include "base/json.h"
-#include "base/mem.h"
 #include "server/ask_native.h"
 #include "server/ask_prompt.h"
 #include "server/completion.h"
@@ -152,29 +149,21 @@ static void add_progress(struct str *s, struct completion *c, struct choice *ch,
     ch->ids = later;
 }
 
-// How much of each choice's prompt was told of.
-static int64_t *told(struct completion *c) { return c->own; }
-
 // First of all, that nothing is computed yet.
 static void open_stream(struct str *s, struct completion *c) {
     static const struct job_facts nothing = {.place = -1};
-    if (!c->ask.progress) return;
-    c->own = mem_array(c->choices, sizeof(int64_t));
-    for (size_t i = 0; i < c->choices; i++) add_progress(s, c, &c->choice[i], &nothing);
+    for (size_t i = 0; i < c->choices && c->ask.progress; i++)
+        add_progress(s, c, &c->choice[i], &nothing);
 }
 
 static void add_step(struct str *s, struct completion *c, struct choice *ch) {
-    struct job_facts f = completion_facts(c, ch);
-    if (!c->own || told(c)[ch->index] == f.done) return;
-    told(c)[ch->index] = f.done;
-    add_progress(s, c, ch, &f);
+    struct job_facts f;
+    if (completion_progress(c, ch, &f)) add_progress(s, c, ch, &f);
 }
 
 static void add_steps(struct str *s, struct completion *c) {
     for (size_t i = 0; i < c->choices; i++) add_step(s, c, &c->choice[i]);
 }
-
-static void close_own(struct completion *c) { free(c->own); }
 
 static void add_text(struct str *s, struct completion *c, struct choice *ch, struct sv text,
                      size_t chances) {
@@ -219,7 +208,6 @@ const struct api api_native = {
     .finish = add_finish,
     .end = add_end,
     .progress = add_steps,
-    .close = close_own,
     .lost = add_lost,
     .refusal = refusal_native,
 };
@@ -233,7 +221,6 @@ const struct api api_infill = {
     .finish = add_finish,
     .end = add_end,
     .progress = add_steps,
-    .close = close_own,
     .lost = add_lost,
     .refusal = refusal_native,
 };

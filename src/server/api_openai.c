@@ -138,10 +138,42 @@ static void end_event(struct str *s, const struct completion *c, struct choice *
     str_puts(s, "}\n\n");
 }
 
+// How far a prompt is, in an event without text.
+static void add_progress(struct str *s, struct completion *c, struct choice *ch,
+                         const struct job_facts *f) {
+    begin_event(s, c, ch);
+    str_puts(s, c->api->chat ? "\"role\":\"assistant\",\"content\":null}," : "\"text\":\"\",");
+    str_puts(s, "\"logprobs\":null,\"finish_reason\":null}],");
+    if (c->ask.include_usage) str_puts(s, "\"usage\":null,");
+    if (c->ask.timings) {
+        timings_write(s, f, ch->tokens);
+        str_addc(s, ',');
+    }
+    timings_progress(s, f, ask_prompt(&c->ask, completion_prompt(c, ch))->n);
+    str_puts(s, "}\n\n");
+}
+
+static void add_step(struct str *s, struct completion *c, struct choice *ch) {
+    struct job_facts f;
+    if (completion_progress(c, ch, &f)) add_progress(s, c, ch, &f);
+}
+
+static void add_steps(struct str *s, struct completion *c) {
+    for (size_t i = 0; i < c->choices; i++) add_step(s, c, &c->choice[i]);
+}
+
+// First of all, that nothing is computed yet.
+static void open_progress(struct str *s, struct completion *c) {
+    static const struct job_facts nothing = {.place = -1};
+    for (size_t i = 0; i < c->choices && c->ask.progress; i++)
+        add_progress(s, c, &c->choice[i], &nothing);
+}
+
 // A lost call's text follows as content; the part of it that the client has can't be taken back.
 static void add_chat_part(struct str *s, struct completion *c, struct choice *ch,
                           const struct reply_event *e) {
     if (e->kind == REPLY_CALL_END || e->kind == REPLY_CALL_LOST) return;
+    add_step(s, c, ch);
     begin_event(s, c, ch);
     if (e->kind == REPLY_CONTENT) {
         add_text(s, "content", e->text);
@@ -163,12 +195,14 @@ static void add_chat_part(struct str *s, struct completion *c, struct choice *ch
 
 static void add_text_part(struct str *s, struct completion *c, struct choice *ch,
                           const struct reply_event *e) {
+    add_step(s, c, ch);
     begin_event(s, c, ch);
     add_text(s, "text", e->text);
     end_event(s, c, ch, false);
 }
 
 static void add_last(struct str *s, struct completion *c, struct choice *ch) {
+    add_step(s, c, ch);
     begin_event(s, c, ch);
     if (!c->api->chat) add_text(s, "text", sv(""));
     end_event(s, c, ch, true);
@@ -199,6 +233,7 @@ static void open_chats(struct str *s, struct completion *c) {
         str_puts(s, "\"role\":\"assistant\",\"content\":\"\"");
         end_event(s, c, &c->choice[i], false);
     }
+    open_progress(s, c);
 }
 
 static void open_texts(struct str *s, struct completion *c) {
@@ -208,6 +243,7 @@ static void open_texts(struct str *s, struct completion *c) {
                                            .text = ask_echoed(&c->ask, completion_prompt(c, ch))};
         add_text_part(s, c, ch, &echoed);
     }
+    open_progress(s, c);
 }
 
 const struct api api_chat = {
@@ -219,6 +255,7 @@ const struct api api_chat = {
     .part = add_chat_part,
     .finish = add_last,
     .end = add_end,
+    .progress = add_steps,
     .lost = add_lost,
     .refusal = refusal_json,
 };
@@ -231,6 +268,7 @@ const struct api api_completions = {
     .part = add_text_part,
     .finish = add_last,
     .end = add_end,
+    .progress = add_steps,
     .lost = add_lost,
     .refusal = refusal_json,
 };

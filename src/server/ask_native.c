@@ -10,7 +10,7 @@
 #include "server/fim.h"
 #include "server/settings.h"
 
-enum { CHOICES_MOST = 128, PROBS_MOST = 1000 };
+enum { CHOICES_MOST = 128, PROBS_MOST = 100 };
 
 // Fields that say how to use the caches, or how to move a context that is full; none of them
 // changes an answer here.

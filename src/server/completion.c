@@ -142,6 +142,14 @@ struct job_facts completion_facts(const struct completion *c, const struct choic
     return job_facts(c->job, ch->index);
 }
 
+bool completion_progress(const struct completion *c, struct choice *ch, struct job_facts *f) {
+    if (!c->ask.progress) return false;
+    *f = completion_facts(c, ch);
+    bool more = f->done != ch->told;
+    ch->told = f->done;
+    return more;
+}
+
 size_t completion_prompt(const struct completion *c, const struct choice *ch) {
     return ch->index / c->ask.choices;
 }

@@ -15,6 +15,7 @@ struct choice {
     struct logprobs logprobs;
     struct ids ids; // where the ask keeps them: those that the API has not taken yet
     size_t tokens;  // made
+    int64_t told;   // tokens of the prompt whose computing the client knows of
     size_t calls;   // of tools, whole ones
     bool lines;     // a line break came
     enum finish finish;
@@ -56,6 +57,9 @@ void completion_close(struct completion *c); // the request is cancelled if it r
 bool completion_keeps(const struct completion *c);     // a part of the body
 int64_t completion_cached(const struct completion *c); // tokens of prompts that the caches held
 struct job_facts completion_facts(const struct completion *c, const struct choice *ch);
+// Where a stream is to tell of its prompts: whether more of a choice's was computed than was told,
+// which counts as told then. f: how far it is.
+bool completion_progress(const struct completion *c, struct choice *ch, struct job_facts *f);
 // The number of the prompt that a choice answers.
 size_t completion_prompt(const struct completion *c, const struct choice *ch);
 // Of an answer that ended: "stop", "length", "tool_calls".

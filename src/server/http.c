@@ -36,9 +36,9 @@ struct http {
     struct MHD_Daemon *daemon;
     struct str address;
     int listener;
-    struct error why; // what the daemon said last
 
     pthread_mutex_t lock; // of all below, and of every conn
+    struct error why;     // what the daemon said last
     struct conn *conns;
     size_t conn_count;
     size_t answering;
@@ -288,7 +288,9 @@ static void log_daemon(void *arg, const char *fmt, va_list args) {
     struct http *h = arg;
     struct error text = {0};
     vfail(&text, fmt, args);
-    if (!h->daemon) h->why = text;
+    pthread_mutex_lock(&h->lock);
+    h->why = text;
+    pthread_mutex_unlock(&h->lock);
     log_say(LOG_DEBUG, "libmicrohttpd: %s", text.text);
 }
 

@@ -577,6 +577,21 @@ static void name_token(struct json_object *tokenizer, int id, const char *mark) 
     str_free(&text);
 }
 
+// Every text begins with token 250 from now on.
+static void add_beginning(struct json_object *tokenizer) {
+    struct error e = {0};
+    name_token(tokenizer, 250, "<s>");
+    struct json_object *post = json_read(
+        sv("{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\","
+           "\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[{"
+           "\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"Sequence\":{\"id\":\"B\","
+           "\"type_id\":1}}],\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[250],"
+           "\"tokens\":[\"<s>\"]}}}"),
+        "post", &e);
+    assert_non_null(post);
+    json_object_object_add(tokenizer, "post_processor", post);
+}
+
 // A copy of the model whose tokenizer knows the marks, with ids that its text doesn't need.
 static void make_coder(char *dir, int marks) {
     static const char *const names[] = {"config.json", "generation_config.json", "tokenizer.json",
@@ -589,8 +604,11 @@ static void make_coder(char *dir, int marks) {
         char *from = path_join(MODEL, names[i]), *to = path_join(dir, names[i]);
         struct str data = {0};
         assert_true(file_read(from, 1 << 20, &data, &e));
-        struct json_object *o = i == 2 ? json_of(str_sv(&data)) : NULL;
-        for (int k = 0; k < marks && o; k++) name_token(o, 251 + k, mark[k]);
+        struct json_object *o = i == 2 || i == 3 ? json_of(str_sv(&data)) : NULL;
+        for (int k = 0; k < marks && i == 2; k++) name_token(o, 251 + k, mark[k]);
+        if (i == 2 && marks == 5) add_beginning(o);
+        if (i == 3 && marks == 5)
+            json_object_object_add(o, "bos_token", json_object_new_string("<s>"));
         struct sv text = o ? sv(json_object_to_json_string(o)) : str_sv(&data);
         assert_true(file_write(to, text, &e));
         json_object_put(o);
@@ -629,6 +647,11 @@ static void infill(void **state) {
     expect_prompt(&s, "{" FILL ",\"input_extra\":[{\"filename\":\"a.h\",\"text\":\"x;\"}]}",
                   "\n\n--- snippet ---\n\nx;<fim_prefix>int <fim_middle><fim_suffix>}\n"
                   "<fim_middle>");
+    o = post_json(&s, "/infill",
+                  "{\"n_predict\":1,\"input_prefix\":\"\",\"input_suffix\":\"\","
+                  "\"input_extra\":[{\"text\":\"<fim_middle>\"}]}");
+    assert_int_equal(json_int_at(o, "tokens_evaluated", 0), 19 + (text - 3) + 3);
+    json_object_put(o);
     static const char *const wrong[] = {
         "{\"input_suffix\":\"b\"}",
         "{\"input_prefix\":\"a\"}",
@@ -644,11 +667,29 @@ static void infill(void **state) {
         expect_error(&s, "POST", "/infill", wrong[i], 400, "invalid_request_error", "");
     assert_int_equal(server_stop(&s), 0);
     server_start(&s, ARGS("-m", repo, "-np", "1", "-c", "512", "--spm-infill"));
-    expect_prompt(&s,
-                  "{" FILL ",\"input_extra\":[{\"filename\":\"a.h\",\"text\":\"x;\"},"
-                  "{\"text\":\"y\"}]}",
-                  "<reponame>myproject\n<|file_sep|>a.h\nx;<|file_sep|>tmp\ny<|file_sep|>filename\n"
-                  "<fim_suffix>}\n<fim_prefix>int <fim_middle><fim_middle>");
+    expect_prompt(
+        &s,
+        "{" FILL ",\"input_extra\":[{\"filename\":\"a.h\",\"text\":\"x;\"},"
+        "{\"text\":\"y\"}]}",
+        "<s><reponame>myproject\n<|file_sep|>a.h\nx;<|file_sep|>tmp\ny<|file_sep|>filename\n"
+        "<fim_suffix>}\n<fim_prefix>int <fim_middle><fim_middle>");
+    // What begins a text begins it once, and no list that begins with an id.
+    struct answer a;
+    post(&s, &a, "/tokenize", "{\"content\":[\"a\",\"b\"],\"add_special\":true}");
+    assert_string_equal(a.body.p, "{\"tokens\":[250,97,98]}");
+    answer_free(&a);
+    post(&s, &a, "/tokenize", "{\"content\":[97,\"b\"],\"add_special\":true}");
+    assert_string_equal(a.body.p, "{\"tokens\":[97,98]}");
+    answer_free(&a);
+    post(&s, &a, "/tokenize", "{\"content\":\"a\",\"add_special\":true,\"parse_special\":false}");
+    assert_string_equal(a.body.p, "{\"tokens\":[250,97]}");
+    answer_free(&a);
+    post(&s, &a, "/tokenize", "{\"content\":\"a\"}");
+    assert_string_equal(a.body.p, "{\"tokens\":[97]}");
+    answer_free(&a);
+    o = post_json(&s, COMPLETION, "{\"prompt\":[\"a\",\"b\",10],\"n_predict\":0}");
+    expect_text_at(o, "prompt", "<s>ab\n");
+    json_object_put(o);
     // Files beside the one that is filled in are cut to what the context holds.
     struct str body = {0};
     str_puts(&body, "{\"n_predict\":100,\"input_prefix\":\"a\",\"input_suffix\":\"b\","
@@ -656,7 +697,7 @@ static void infill(void **state) {
     for (int i = 0; i < 1000; i++) str_addc(&body, 'z');
     str_puts(&body, "\"}]}");
     o = post_json(&s, "/infill", body.p);
-    assert_int_equal(json_int_at(o, "tokens_evaluated", 0), 512 - 100 - 1);
+    assert_int_equal(json_int_at(o, "tokens_evaluated", 0), 512 - 100);
     json_object_put(o);
     str_free(&body);
     assert_int_equal(server_stop(&s), 0);

@@ -177,6 +177,7 @@ static void saved_slots(void **state) {
         {"/slots/1?action=restore", "{\"filename\":\"none.json\"}", "none.json"},
         {"/slots/1?action=restore", "{\"filename\":\"../one.json\"}", "a plain name"},
         {"/slots/1?action=save", "{\"filename\":\".one\"}", "a plain name"},
+        {"/slots/1?action=save", "{\"filename\":\"a/b\"}", "a plain name"},
         {"/slots/1?action=save", "{\"filename\":\"\"}", "a plain name"},
         {"/slots/1?action=save", "{\"filename\":5}", "a plain name"},
         {"/slots/2?action=save", "{\"filename\":\"one\"}", "Invalid slot ID"},

@@ -247,8 +247,10 @@ static uint64_t home_groups(const struct mask_walk *w) {
     return returns_whole(w) ? home : home & ~((uint64_t)1 << LEX_WHOLE);
 }
 
-static struct mask_walk begin_walk(struct grammar *g, int32_t from, int kind, uint64_t *mask) {
-    struct mask_walk w = {&g->machine, g->lexicon, from, kind, 0, mask};
+static struct mask_walk walk_from(struct grammar *g, int32_t from, int kind) {
+    struct mask_walk w = {.m = &g->machine, .l = g->lexicon, .from = from, .kind = kind};
+    w.mask = mem_array(g->lexicon->words, sizeof *w.mask);
+    g->machine.bytes += g->lexicon->words * sizeof *w.mask;
     w.home = home_groups(&w);
     return w;
 }
@@ -273,13 +275,11 @@ static bool allow_groups(const struct mask_walk *w) {
 static const uint64_t *short_mask(struct grammar *g, int32_t set) {
     const struct lexicon *l = g->lexicon;
     if (g->machine.set[set].mask[NEAR]) return g->machine.set[set].mask[NEAR];
-    uint64_t *mask = mem_array(l->words, sizeof *mask);
-    struct mask_walk w = begin_walk(g, set, NEAR, mask);
+    struct mask_walk w = walk_from(g, set, NEAR);
     bool known = allow_groups(&w);
     if (!known || l->plain_groups & ~w.home) walk(&w, &l->plain, known);
     walk(&w, &l->rest, false);
-    g->machine.bytes += l->words * sizeof *mask;
-    return g->machine.set[set].mask[NEAR] = mask;
+    return g->machine.set[set].mask[NEAR] = w.mask;
 }
 
 const uint64_t *matcher_mask(struct matcher *m) {
@@ -290,17 +290,15 @@ const uint64_t *matcher_mask(struct matcher *m) {
     int32_t set = m->set < 0 ? m->set : machine->set[m->set].like[LIKE];
     if (set < 0) return NULL;
     if (machine->set[set].mask[LIKE]) return machine->set[set].mask[LIKE];
-    uint64_t *mask = mem_array(l->words, sizeof *mask);
-    memcpy(mask, short_mask(g, machine->set[set].like[NEAR]), l->words * sizeof *mask);
-    struct mask_walk w = begin_walk(g, set, LIKE, mask);
+    struct mask_walk w = walk_from(g, set, LIKE);
+    memcpy(w.mask, short_mask(g, machine->set[set].like[NEAR]), l->words * sizeof *w.mask);
     walk(&w, &l->long_plain, false);
     walk(&w, &l->long_rest, false);
     if (machine->set[set].done)
-        for (size_t i = 0; i < l->words; i++) mask[i] |= l->ends[i];
-    machine->bytes += l->words * sizeof *mask;
-    machine->set[set].mask[LIKE] = mask;
+        for (size_t i = 0; i < l->words; i++) w.mask[i] |= l->ends[i];
+    machine->set[set].mask[LIKE] = w.mask;
     g->bytes = machine->bytes;
-    return mask;
+    return w.mask;
 }
 
 size_t matcher_tokens(const struct matcher *m) { return m->grammar->lexicon->tokens; }

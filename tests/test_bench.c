@@ -258,29 +258,52 @@ static void test_like_real(void **state) {
     each_like_real("quantized");
 }
 
+// Opens a dummy of a case's config, which is changed: to another quantization_config, and a number.
+static struct engine *open_changed(const char *dir, const char *quantization, const char *key,
+                                   int number, struct error *e) {
+    char scratch[32];
+    char *from = path_join(dir, "config.json");
+    struct json_object *config = json_read_file(from, 1 << 20, e);
+    struct json_object *q = json_read(sv(quantization), "quantization_config", e);
+    assert_true(config && q);
+    json_object_object_add(config, "quantization_config", q);
+    json_object_object_add(config, key, json_object_new_int(number));
+    folder_make(scratch);
+    char *to = path_join(scratch, "config.json");
+    assert_true(file_write(to, sv(json_object_to_json_string(config)), e));
+    struct engine_options opt = {.device = "cpu", .dry = true, .load_dummy = true};
+    struct engine *engine = engine_open(scratch, &opt, e);
+    folder_remove(scratch);
+    json_object_put(config);
+    free(from);
+    free(to);
+    return engine;
+}
+
 // What a product with the matrix across can't be made of.
 static void test_sorted_latents(void **state) {
     (void)state;
     struct error e = {0};
-    char *from = path_join(FIXTURES "/quantized/kimi-int4", "config.json");
-    struct json_object *config = json_read_file(from, 1 << 20, &e), *gptq;
-    gptq = json_read(sv("{\"quant_method\": \"gptq\", \"group_size\": 32, \"desc_act\": true}"),
-                     "gptq", &e);
-    assert_true(config && gptq);
-    json_object_object_add(config, "quantization_config", gptq);
-    json_object_object_add(config, "kv_lora_rank", json_object_new_int(64)); // two groups
-    char dir[] = "/tmp/mlxcel-test-XXXXXX";
-    assert_non_null(mkdtemp(dir));
-    char *to = path_join(dir, "config.json");
-    assert_true(file_write(to, sv(json_object_to_json_string(config)), &e));
-    struct engine_options opt = {.device = "cpu", .dry = true, .load_dummy = true};
-    assert_null(engine_open(dir, &opt, &e));
+    assert_null(open_changed(FIXTURES "/quantized/kimi-int4",
+                             "{\"quant_method\":\"gptq\",\"group_size\":32,\"desc_act\":true}",
+                             "kv_lora_rank", 64, &e)); // two groups
     if (!strstr(e.text, "kv_b_proj\": its columns")) fail_msg("%s", e.text);
-    unlink(to);
-    rmdir(dir);
-    json_object_put(config);
-    free(from);
-    free(to);
+}
+
+// Matrices whose outputs are no whole number of words, as a gate with one, are not quantized.
+static void test_odd_outputs(void **state) {
+    (void)state;
+    static const char *const quantizations[] = {
+        "{\"quant_method\":\"awq\",\"group_size\":32}",
+        "{\"quant_method\":\"gptq\",\"group_size\":32,\"bits\":3}",
+        "{\"quant_method\":\"bitnet\"}"};
+    for (size_t i = 0; i < 3; i++) {
+        struct error e = {0};
+        struct engine *engine =
+            open_changed(FIXTURES "/qwen3_next/base", quantizations[i], "hidden_size", 64, &e);
+        if (!engine) fail_msg("%s: %s", quantizations[i], e.text);
+        engine_close(engine);
+    }
 }
 
 static const char *const tiny = FIXTURES "/llama/base";
@@ -397,8 +420,9 @@ int main(void) {
         cmocka_unit_test(test_layouts),     cmocka_unit_test(test_every_layout),
         cmocka_unit_test(test_values),      cmocka_unit_test(test_bad_configs),
         cmocka_unit_test(test_like_real),   cmocka_unit_test(test_sorted_latents),
-        cmocka_unit_test(test_runs),        cmocka_unit_test(test_cost),
-        cmocka_unit_test(test_expert_cost), cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_odd_outputs), cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_cost),        cmocka_unit_test(test_expert_cost),
+        cmocka_unit_test(test_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

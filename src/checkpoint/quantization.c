@@ -303,18 +303,25 @@ static bool left_alone(struct config *c, const char *name) {
     return false;
 }
 
-static bool fits(const struct quantization *q, int64_t in) {
+// A row is a whole number of groups, and what is packed along outputs a whole number of words.
+static bool fits(const struct quantization *q, int64_t out, int64_t in) {
     bool grouped = q->scheme != SCHEME_F8 && q->scheme != SCHEME_DENSE;
     int64_t of = q->group ? q->group : 32;
-    return !grouped || in % of == 0;
+    if (grouped && in % of) return false;
+    switch (q->scheme) {
+    case SCHEME_AWQ:
+    case SCHEME_GPTQ: return out * q->bits % 32 == 0;
+    case SCHEME_BITNET: return out % 4 == 0;
+    default: return true;
+    }
 }
 
 struct quantization quantization_of(const struct quantization *q, const char *name, bool stack,
-                                    int64_t in) {
+                                    int64_t out, int64_t in) {
     struct quantization dense = {0}, one = *q;
     struct config *c = q->exceptions;
     if (q->scheme == SCHEME_DENSE) return dense;
-    if (q->experts_only) return stack && fits(q, in) ? one : dense;
+    if (q->experts_only) return stack && fits(q, out, in) ? one : dense;
     if (q->scheme <= SCHEME_NVFP4) {
         if (config_is_object(c, name))
             one = read_mlx(config_child(c, name), q);
@@ -323,5 +330,5 @@ struct quantization quantization_of(const struct quantization *q, const char *na
     } else if (left_alone(c, name)) {
         return dense;
     }
-    return fits(&one, in) ? one : dense;
+    return fits(&one, out, in) ? one : dense;
 }

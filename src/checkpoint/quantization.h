@@ -43,8 +43,8 @@ struct quantization {
 struct quantization quantization_read(struct config *c);
 
 // Of one matrix, for dummies: as q says for all, or the config for this one. stack: it is one of
-// many in one tensor. Where the groups do not fit `in`, it is dense.
+// many in one tensor. Where groups do not fit `in`, or words of packed codes `out`, it is dense.
 struct quantization quantization_of(const struct quantization *q, const char *name, bool stack,
-                                    int64_t in);
+                                    int64_t out, int64_t in);
 
 #endif

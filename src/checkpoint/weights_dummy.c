@@ -249,7 +249,8 @@ static bool add_ternary(const struct made *m) {
 bool dummy_matrix(struct weights *w, const char *name, int64_t n, int64_t out, int64_t in,
                   bool want_bias, struct error *e) {
     struct dummy *d = w->dummy;
-    struct made m = {w, name, n, out, in, quantization_of(&w->quantization, name, n > 0, in), e};
+    struct quantization q = quantization_of(&w->quantization, name, n > 0, out, in);
+    struct made m = {w, name, n, out, in, q, e};
     if (!config_ok(d->config, e)) return false;
     struct tensor bias = n ? tensor_2d(d->type, n, out, NULL) : tensor_1d(d->type, out, NULL);
     if (want_bias && !add(w, name, ".bias", bias, random_fill, e)) return false;

@@ -172,6 +172,13 @@ static inline void expect_same(const char *what, const float *got, const float *
         expect_near(what, i, got[i], want[i], tolerance * (double)most);
 }
 
+// expect_same's tolerance of products: on a GPU in native precision the kernels of one row, of few
+// and of many round differently, the most x and w to bf16. That is 2^-8 of each of many products,
+// which mostly cancel: 2^-7 of the greatest is more than five deviations.
+static inline double rows_tolerance(const struct machine *m) {
+    return m->c.precision == PRECISION_F32 ? 1e-5 : 0x1p-7;
+}
+
 // --- rounding ------------------------------------------------------------------------------------
 
 static inline double half_value(uint16_t h) {

@@ -199,6 +199,7 @@ static const struct layout layouts[] = {
     {WEIGHT_AFFINE, DT_F16, 5, 32, TIGHT},     {WEIGHT_AFFINE, DT_BF16, 6, 128, TIGHT},
     {WEIGHT_DENSE, DT_BF16, 0, 0, DOWN_APART}, {WEIGHT_NVFP4, DT_F8_E4M3, 4, 16, TIGHT},
     {WEIGHT_NVFP4, DT_F8_E4M3, 4, 16, APART},  {WEIGHT_F8, DT_F8_E8M0, 8, 32, TIGHT},
+    {WEIGHT_AFFINE, DT_BF16, 4, 32, TIGHT},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 

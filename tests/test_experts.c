@@ -192,7 +192,7 @@ static void expect_single(struct machine *m, struct tensor x, const struct stack
     for (int64_t i = 0; i < r->order.n[0]; i++) {
         size_t mark = scratch_mark(&m->c);
         float *one = get(m, linear(&m->c, tensor_slice(x, 0, i, 1), &s->w[id[order[i]]]));
-        expect_same("expert_linear", all + i * OUT, one, OUT, 1e-5);
+        expect_same("expert_linear", all + i * OUT, one, OUT, rows_tolerance(m));
         free(one);
         scratch_release(&m->c, mark);
     }

@@ -69,9 +69,9 @@ static void check_linear(struct machine *m, const struct matrix *a, const float 
 
 static void check_products(struct machine *m) {
     static const int64_t shapes[][3] = {// rows, in, out
-                                        {1, 32, 1}, {2, 96, 5},   {3, 160, 40},  {7, 1, 3},
-                                        {1, 7, 17}, {33, 33, 4},  {5, 1120, 33}, {1, 2050, 9},
-                                        {2, 31, 2}, {12, 256, 65}};
+                                        {1, 32, 1}, {2, 96, 5},    {3, 160, 40},  {7, 1, 3},
+                                        {1, 7, 17}, {33, 33, 4},   {5, 1120, 33}, {1, 2050, 9},
+                                        {2, 31, 2}, {12, 256, 65}, {1, 4384, 37}};
     for (int l = 0; l < LAYOUTS; l++) {
         struct deviation d = {0};
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
@@ -192,7 +192,7 @@ static void test_published_weights(void **state) {
 static void expect_rows(struct machine *m, struct tensor x, const struct weight *w, int64_t from,
                         int64_t to, const float *all) {
     float *part = get(m, linear(&m->c, tensor_slice(x, 0, from, to - from), w));
-    expect_same("linear", part, all + from * w->out, (to - from) * w->out, 1e-5);
+    expect_same("linear", part, all + from * w->out, (to - from) * w->out, rows_tolerance(m));
     free(part);
 }
 
@@ -280,6 +280,49 @@ static void check_fused(struct machine *m) {
             matrix_free(&a), matrix_free(&b);
             machine_clear(m);
         }
+}
+
+// What is around a product gives what its parts give: a norm before, a residual stream or a gate
+// after.
+static void check_around(struct machine *m) {
+    static const int kinds[] = {0, 2, 4, 5, 9, LAYOUTS - 1};
+    for (size_t l = 0; l < sizeof kinds / sizeof *kinds; l++)
+        for (int64_t n = 1; n < 60; n = n * 7 + 1) {
+            int64_t in = whole_groups(&layouts[kinds[l]], l % 2 ? 2336 : 224);
+            struct matrix a = make_matrix(m, &layouts[kinds[l]], 75, in);
+            struct matrix b = make_matrix(m, &layouts[kinds[l]], 75, in);
+            float *x = noise_array(n * in), *w = noise_array(in), *to = noise_array(n * 75);
+            float *bias = noise_array(75);
+            a.w.bias = put_f32(m, bias, 1, (int64_t[]){75});
+            struct tensor t = put_f32(m, x, 2, (int64_t[]){n, in}), y[2], z[2];
+            struct rms norm = {l % 3 ? put_f32(m, w, 1, &in) : (struct tensor){0}, 1e-5f};
+            const struct weight *const both[] = {&a.w, &b.w};
+            struct tensor h = rms_norm(&m->c, t, norm.w, norm.eps);
+            linear_many(&m->c, h, 2, both, z);
+            normed_linear(&m->c, t, &norm, 2, both, y);
+            for (int i = 0; i < 2; i++) {
+                float *got = get(m, y[i]), *want = get(m, z[i]);
+                expect_same("normed_linear", got, want, n * 75, rows_tolerance(m));
+                free(got), free(want);
+            }
+            float *got = get(m, normed_glu(&m->c, t, &norm, &a.w, &b.w, ACT_SILU));
+            float *want = get(m, act_mul(&m->c, z[0], z[1], ACT_SILU));
+            expect_same("normed_glu", got, want, n * 75, 2 * rows_tolerance(m));
+            free(got), free(want);
+            const int64_t shape[] = {n, 75};
+            got = get(m, linear_to(&m->c, put_f32(m, to, 2, shape), h, &a.w));
+            want = get(m, add_to(&m->c, put_f32(m, to, 2, shape), z[0]));
+            expect_same("linear_to", got, want, n * 75, rows_tolerance(m));
+            free(got), free(want), free(x), free(w), free(to), free(bias);
+            matrix_free(&a), matrix_free(&b);
+            machine_clear(m);
+        }
+}
+
+static void test_around_products(void **state) {
+    (void)state;
+    each_machine(PRECISION_F32, check_around);
+    each_machine(PRECISION_NATIVE, check_around);
 }
 
 static void test_fused_products(void **state) {
@@ -817,6 +860,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_published_weights),
         cmocka_unit_test(test_rows_do_not_depend_on_the_batch),
         cmocka_unit_test(test_every_length),
+        cmocka_unit_test(test_around_products),
         cmocka_unit_test(test_fused_products),
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_not_finite),

@@ -146,6 +146,57 @@ struct tensor layer_norm(struct context *c, struct tensor x, struct tensor w, st
     return y;
 }
 
+// Whether the backend did it all at once.
+static bool around(struct context *c, struct around a) {
+    return go(c) && ops(c)->around && ops(c)->around(c, &a);
+}
+
+struct tensor linear_to(struct context *c, struct tensor to, struct tensor x,
+                        const struct weight *w) {
+    f32_rows(c, "linear", "to", to);
+    f32_rows(c, "linear", "x", x);
+    check_product(c, "linear", x, w);
+    want(c, to.dims == 2 && x.dims == 2 && to.n[0] == x.n[0] && to.n[1] == w->out,
+         "linear: %lld outputs do not go to %lld columns", (long long)w->out,
+         (long long)tensor_width(to));
+    if (around(c, (struct around){.x = x, .count = 1, .w = &w, .y = &to, .result = RESULT_ADDED}))
+        return to;
+    size_t mark = scratch_mark(c);
+    add_to(c, to, linear(c, x, w));
+    scratch_release(c, mark);
+    return to;
+}
+
+void normed_linear(struct context *c, struct tensor x, const struct rms *norm, int count,
+                   const struct weight *const w[], struct tensor y[]) {
+    f32_rows(c, "linear", "x", x);
+    check_norm(c, "linear", x, "the norm", norm->w);
+    want(c, x.dims == 2 && count >= 1 && count <= LINEAR_MAX, "linear: x is not a matrix");
+    for (int i = 0; i < count; i++) {
+        check_product(c, "linear", x, w[i]);
+        y[i] = scratch_tensor(c, DT_F32, 2, (int64_t[]){x.n[0], w[i]->out});
+    }
+    if (around(c, (struct around){.x = x, .norm = norm, .count = count, .w = w, .y = y})) return;
+    size_t mark = scratch_mark(c);
+    struct tensor h = rms_norm(c, x, norm->w, norm->eps);
+    if (!c->err.set) ops(c)->linear(c, count, y, h, w);
+    scratch_release(c, mark);
+}
+
+struct tensor normed_glu(struct context *c, struct tensor x, const struct rms *norm,
+                         const struct weight *gate, const struct weight *up, enum activation act) {
+    f32_rows(c, "glu", "x", x);
+    check_norm(c, "glu", x, "the norm", norm->w);
+    check_product(c, "glu", x, gate);
+    check_product(c, "glu", x, up);
+    size_t mark = scratch_mark(c);
+    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){x.n[0], gate->out});
+    struct around a = {x, norm, 2, (const struct weight *const[]){gate, up}, &y, RESULT_GATED, act};
+    if (gate->out == up->out && around(c, a)) return y;
+    scratch_release(c, mark);
+    return glu(c, rms_norm(c, x, norm->w, norm->eps), gate, up, act);
+}
+
 struct tensor add_to(struct context *c, struct tensor x, struct tensor y) {
     f32_rows(c, "add_to", "x", x);
     f32_rows(c, "add_to", "y", y);
@@ -264,6 +315,22 @@ void kv_write(struct context *c, const struct kv *kv, const struct rows *rows, s
               (v.dims == 3 && v.n[0] == rows->n && v.n[1] == kv->v.n[1] && v.n[2] == kv->v.n[3])),
          "kv_write: keys or values do not fit the cache");
     if (go(c)) ops(c)->kv_write(c, kv, rows, k, v);
+}
+
+static struct tensor place(struct context *c, struct tensor x, struct tensor norm,
+                           const struct rows *rows, const struct placing *p) {
+    if (p->normed) x = rms_norm(c, x, norm, p->eps);
+    return p->rope ? rope(c, x, rows, p->rope) : x;
+}
+
+struct tensor place_heads(struct context *c, const struct kv *kv, const struct rows *rows,
+                          struct tensor q, struct tensor k, struct tensor v,
+                          const struct placing *p) {
+    bool whole = go(c) && ops(c)->place_heads && q.dims == 3 && k.dims == 3 && v.dims == 3;
+    if (whole && ops(c)->place_heads(c, kv, rows, q, k, v, p)) return q;
+    q = place(c, q, p->q_norm, rows, p);
+    kv_write(c, kv, rows, place(c, k, p->k_norm, rows, p), v);
+    return q;
 }
 
 struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,

@@ -88,6 +88,18 @@ struct tensor linear(struct context *c, struct tensor x, const struct weight *w)
 enum { LINEAR_MAX = 4 };
 void linear_many(struct context *c, struct tensor x, int count, const struct weight *const w[],
                  struct tensor y[]);
+// to [n, out] += x w^T + bias; returns to.
+struct tensor linear_to(struct context *c, struct tensor to, struct tensor x,
+                        const struct weight *w);
+
+// x of a product, normed first: rms_norm(x, w, eps).
+struct rms {
+    struct tensor w;
+    float eps;
+};
+// linear_many and glu of a normed x.
+void normed_linear(struct context *c, struct tensor x, const struct rms *norm, int count,
+                   const struct weight *const w[], struct tensor y[]);
 
 enum activation {
     ACT_SILU,
@@ -101,6 +113,8 @@ enum activation {
 // The gated half of an MLP: x [n, in] -> [n, width] = act(x gate^T) * (x up^T).
 struct tensor glu(struct context *c, struct tensor x, const struct weight *gate,
                   const struct weight *up, enum activation act);
+struct tensor normed_glu(struct context *c, struct tensor x, const struct rms *norm,
+                         const struct weight *gate, const struct weight *up, enum activation act);
 // act(a) * b, elementwise, [n, width]
 struct tensor act_mul(struct context *c, struct tensor a, struct tensor b, enum activation act);
 // x [n, width] = act(x); returns x.
@@ -144,6 +158,19 @@ struct rope {
 };
 struct tensor rope(struct context *c, struct tensor x, const struct rows *rows,
                    const struct rope *r);
+
+// Makes queries, keys and values ready for attention: q and k [n, heads, width] are normed by head
+// where there is a norm, and turned where there is a rotation; then k and v are written to the
+// cache. Returns q, which may be in place.
+struct placing {
+    struct tensor q_norm, k_norm; // as w of rms_norm
+    bool normed;
+    float eps;
+    const struct rope *rope; // NULL: none
+};
+struct tensor place_heads(struct context *c, const struct kv *kv, const struct rows *rows,
+                          struct tensor q, struct tensor k, struct tensor v,
+                          const struct placing *p);
 
 // Writes k [n, kv_heads, k_width], v [n, kv_heads, v_width] to each row's place in the cache. A
 // cache whose v_width is 0 takes a v of 0 dims.

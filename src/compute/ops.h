@@ -8,6 +8,17 @@
 
 #include "compute/recurrent.h"
 
+enum result { RESULT_IS, RESULT_ADDED, RESULT_GATED };
+struct around {
+    struct tensor x;
+    const struct rms *norm;
+    int count;
+    const struct weight *const *w;
+    struct tensor *y; // [count], or one where gated
+    enum result result;
+    enum activation act;
+};
+
 struct ops {
     void (*embed)(struct context *c, struct tensor y, const struct weight *w, struct tensor ids);
     void (*bound_ids)(struct context *c, struct tensor y, struct tensor ids, int64_t limit);
@@ -16,6 +27,10 @@ struct ops {
                    const struct weight *const w[]);
     void (*glu)(struct context *c, struct tensor y, struct tensor x, const struct weight *gate,
                 const struct weight *up, enum activation act); // dry too; may be NULL
+    // Products of a row, with what is around them: x is normed first unless norm is NULL, and what
+    // comes out is y, added to y, or for two matrices of the same shape act(y[0]) * y[1] in y[0].
+    // False: not done, the composition is run. May be NULL
+    bool (*around)(struct context *c, const struct around *a);
     void (*act_mul)(struct context *c, struct tensor y, struct tensor a, struct tensor b,
                     enum activation act);
     void (*activate)(struct context *c, struct tensor x, enum activation act);
@@ -34,6 +49,10 @@ struct ops {
     bool mixed_cache; // a cache may be of I8, and keys of another type than values
     void (*kv_write)(struct context *c, const struct kv *kv, const struct rows *rows,
                      struct tensor k, struct tensor v);
+    // may be NULL
+    bool (*place_heads)(struct context *c, const struct kv *kv, const struct rows *rows,
+                        struct tensor q, struct tensor k, struct tensor v,
+                        const struct placing *p); // in place; false: not done
     // dry too
     void (*attention)(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                       const struct rows *rows, const struct attention_options *opt);

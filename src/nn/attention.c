@@ -50,20 +50,21 @@ bool attention_store(struct attention *a, struct store *s, const char *what, str
 }
 
 // y: q [n, heads * width], k and v [n, kv_heads * width], unless they are shared
-static void project(struct context *c, const struct attention *a, struct tensor x,
+static void project(struct context *c, const struct attention *a, struct input in,
                     const struct tensor lent[2], struct tensor y[3]) {
     const struct attention_spec *s = &a->spec;
     if (s->shared) {
-        y[0] = linear(c, x, &a->q);
+        input_linear(c, in, 1, (const struct weight *const[]){&a->q}, y);
     } else if (s->borrows) { // a copy of the keys, since rope turns them in place
-        y[0] = linear(c, x, &a->q);
+        input_linear(c, in, 1, (const struct weight *const[]){&a->q}, y);
         y[1] = copy_to(c, scratch_tensor(c, DT_F32, 2, lent[0].n), lent[0]);
         y[2] = lent[1];
     } else if (a->qkv.layout == WEIGHT_NONE) {
-        linear_many(c, x, 3, (const struct weight *const[]){&a->q, &a->k, &a->v}, y);
+        input_linear(c, in, 3, (const struct weight *const[]){&a->q, &a->k, &a->v}, y);
     } else {
         int64_t queries = s->heads / s->kv_heads * s->width, period = queries + 2 * s->width;
-        struct tensor all = linear(c, x, &a->qkv);
+        struct tensor all;
+        input_linear(c, in, 1, (const struct weight *const[]){&a->qkv}, &all);
         y[0] = take_bands(c, all, period, 0, queries);
         y[1] = take_bands(c, all, period, queries, s->width);
         y[2] = take_bands(c, all, period, queries + s->width, s->width);
@@ -84,23 +85,47 @@ static struct tensor place(struct context *c, const struct attention *a, const s
     return by_head && s->norm_late ? norm_forward(c, norm, x) : x;
 }
 
-struct tensor attention_forward(struct context *c, const struct attention *a, struct tensor x,
+// Whether what place() does is what place_heads does.
+static bool places_plainly(const struct attention_spec *s) {
+    return !s->shared && !s->v_norm && s->qk_norm != QK_NORM_WHOLE &&
+           !(s->qk_norm == QK_NORM_HEAD && s->norm_late);
+}
+
+// Returns the queries; keys and values go to the cache.
+static struct tensor place_all(struct context *c, const struct attention *a, struct tensor y[3],
+                               const struct rows *rows, const struct kv *kv, const struct rope *r) {
+    const struct attention_spec *s = &a->spec;
+    bool rms = a->q_norm.spec.kind == NORM_RMS || a->q_norm.spec.kind == NORM_RMS_PLUS;
+    if (places_plainly(s) && (s->qk_norm == QK_NORM_NONE || rms)) {
+        struct placing p = {.q_norm = a->q_norm.w,
+                            .k_norm = a->k_norm.w,
+                            .normed = s->qk_norm == QK_NORM_HEAD,
+                            .eps = a->q_norm.spec.eps,
+                            .rope = r};
+        return place_heads(c, kv, rows, tensor_split_heads(y[0], s->heads),
+                           tensor_split_heads(y[1], s->kv_heads),
+                           tensor_split_heads(y[2], s->kv_heads), &p);
+    }
+    struct tensor q = place(c, a, &a->q_norm, y[0], s->heads, rows, r);
+    if (s->shared) return q;
+    struct tensor k = place(c, a, &a->k_norm, y[1], s->kv_heads, rows, r);
+    struct tensor v = tensor_split_heads(y[2], s->kv_heads);
+    kv_write(c, kv, rows, k, s->v_norm ? norm_forward(c, &a->v_norm, v) : v);
+    return q;
+}
+
+struct tensor attention_forward(struct context *c, const struct attention *a, struct input in,
                                 const struct rows *rows, const struct kv *kv, const struct rope *r,
-                                const struct tensor lent[2]) {
+                                const struct tensor lent[2], struct tensor to) {
     const struct attention_spec *s = &a->spec;
     struct tensor y[3];
-    project(c, a, x, lent, y);
+    project(c, a, in, lent, y);
     struct tensor gate = {0};
     if (s->gated) {
         gate = take_bands(c, y[0], 2 * s->width, s->width, s->width);
         y[0] = take_bands(c, y[0], 2 * s->width, 0, s->width);
     }
-    struct tensor q = place(c, a, &a->q_norm, y[0], s->heads, rows, r);
-    if (!s->shared) {
-        struct tensor k = place(c, a, &a->k_norm, y[1], s->kv_heads, rows, r);
-        struct tensor v = tensor_split_heads(y[2], s->kv_heads);
-        kv_write(c, kv, rows, k, s->v_norm ? norm_forward(c, &a->v_norm, v) : v);
-    }
+    struct tensor q = place_all(c, a, y, rows, kv, r);
     struct attention_options opt = {.scale = s->scale,
                                     .window = s->window,
                                     .chunk = s->chunk,
@@ -110,5 +135,5 @@ struct tensor attention_forward(struct context *c, const struct attention *a, st
                                     .sinks = a->sinks};
     struct tensor out = attention(c, q, kv, rows, &opt);
     if (s->gated) out = act_mul(c, gate, out, ACT_SIGMOID);
-    return linear(c, out, &a->o);
+    return output_linear(c, to, out, &a->o);
 }

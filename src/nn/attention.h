@@ -62,10 +62,11 @@ enum { ATTENTION_WEIGHTS = 4 };
 int attention_weights(struct attention *a, struct weight *w[ATTENTION_WEIGHTS]);
 bool attention_store(struct attention *a, struct store *s, const char *what, struct error *e);
 
-// x [n, hidden], normed -> [n, hidden]. r NULL: no positions. lent: keys and values, each
-// [n, kv_heads * width], which a layer that lends writes and those that borrow read.
-struct tensor attention_forward(struct context *c, const struct attention *a, struct tensor x,
+// in: [n, hidden] -> [n, hidden], added to `to` where that has dims. r NULL: no positions. lent:
+// keys and values, each [n, kv_heads * width], which a layer that lends writes and those that
+// borrow read.
+struct tensor attention_forward(struct context *c, const struct attention *a, struct input in,
                                 const struct rows *rows, const struct kv *kv, const struct rope *r,
-                                const struct tensor lent[2]);
+                                const struct tensor lent[2], struct tensor to);
 
 #endif

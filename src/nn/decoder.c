@@ -387,8 +387,8 @@ static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, 
     const struct layer *l = &d->layer[i];
     switch (spec->mixer) {
     case MIXER_ATTENTION:
-        return attention_forward(c, &l->attention, h, rows, state->kv,
-                                 rope_of(d, spec->attention.rope), lent);
+        return attention_forward(c, &l->attention, (struct input){.x = h}, rows, state->kv,
+                                 rope_of(d, spec->attention.rope), lent, (struct tensor){0});
     case MIXER_MLA:
         return mla_forward(c, &l->mla, h, rows, state->kv, rope_of(d, spec->mla.rope),
                            rope_of(d, spec->mla.indexer.rope), lent[0]);
@@ -406,7 +406,7 @@ static struct tensor feed(struct context *c, const struct layer_spec *spec, cons
                           struct tensor h, const struct rows *rows,
                           const struct layer_state *state) {
     switch (spec->ffn) {
-    case FFN_MLP: return mlp_forward(c, &l->mlp, h);
+    case FFN_MLP: return mlp_forward(c, &l->mlp, (struct input){.x = h}, (struct tensor){0});
     case FFN_RWKV7: return rwkv7_ffn_forward(c, &l->rwkv7_ffn, h, rows, state->fixed[2]);
     case FFN_MOE: return moe_forward(c, &l->moe, h);
     case FFN_NONE: break;
@@ -420,6 +420,37 @@ static void add_branch(struct context *c, const struct layer_spec *spec, struct 
     add_to(c, x, y);
 }
 
+// Whether a branch of the layer may norm its input itself, and add its result to the residual
+// stream: nothing else needs either.
+static bool is_plain(const struct layer_spec *spec, enum layer_norm out) {
+    return !spec->parallel && !spec->laurel && spec->residual == 0 && !(spec->norms & 1 << out);
+}
+
+static struct input input_of(const struct layer_spec *spec, const struct layer *l,
+                             enum layer_norm n, struct tensor x) {
+    return (struct input){x, spec->norms & 1 << n ? &l->norm[n] : NULL};
+}
+
+// x [n, hidden], the residual stream, takes in a mixer, or a feed-forward block, that does so by
+// itself. False: it does not.
+static bool mix_into(struct context *c, const struct decoder *d, int64_t i, struct tensor x,
+                     const struct rows *rows, const struct layer_state *state,
+                     const struct tensor lent[2]) {
+    const struct layer_spec *spec = &d->spec.layer[i];
+    const struct layer *l = &d->layer[i];
+    if (spec->mixer != MIXER_ATTENTION || !is_plain(spec, NORM_MIXER_OUT)) return false;
+    attention_forward(c, &l->attention, input_of(spec, l, NORM_MIXER, x), rows, state->kv,
+                      rope_of(d, spec->attention.rope), lent, x);
+    return true;
+}
+
+static bool feed_into(struct context *c, const struct layer_spec *spec, const struct layer *l,
+                      struct tensor x) {
+    if (spec->ffn != FFN_MLP || !is_plain(spec, NORM_FFN_OUT)) return false;
+    mlp_forward(c, &l->mlp, input_of(spec, l, NORM_FFN, x), x);
+    return true;
+}
+
 // x [n, hidden], the residual stream, takes layer i in.
 static void layer_forward(struct context *c, const struct decoder *d, int64_t i, struct tensor x,
                           const struct rows *rows, const struct layer_state *state,
@@ -427,22 +458,25 @@ static void layer_forward(struct context *c, const struct decoder *d, int64_t i,
     const struct layer_spec *spec = &d->spec.layer[i];
     const struct layer *l = &d->layer[i];
     size_t mark = scratch_mark(c);
-    struct tensor h = norm_if(c, spec, l, NORM_MIXER, x);
-    struct tensor y = mix(c, d, i, h, rows, state, lent);
-    y = norm_if(c, spec, l, NORM_MIXER_OUT, y);
-    if (spec->parallel) {
-        if (spec->norms & 1 << NORM_FFN) h = norm_forward(c, &l->norm[NORM_FFN], x);
-        struct tensor z = norm_if(c, spec, l, NORM_FFN_OUT, feed(c, spec, l, h, rows, state));
-        add_branch(c, spec, x, y);
-        add_branch(c, spec, x, z);
-    } else {
+    if (!mix_into(c, d, i, x, rows, state, lent)) {
+        struct tensor h = norm_if(c, spec, l, NORM_MIXER, x);
+        struct tensor y = mix(c, d, i, h, rows, state, lent);
+        y = norm_if(c, spec, l, NORM_MIXER_OUT, y);
+        if (spec->parallel) {
+            if (spec->norms & 1 << NORM_FFN) h = norm_forward(c, &l->norm[NORM_FFN], x);
+            struct tensor z = norm_if(c, spec, l, NORM_FFN_OUT, feed(c, spec, l, h, rows, state));
+            add_branch(c, spec, x, y);
+            add_branch(c, spec, x, z);
+            scratch_release(c, mark);
+            return;
+        }
         add_branch(c, spec, x, y);
         if (spec->laurel) laurel_forward(c, &l->laurel, x, h);
-        scratch_release(c, mark);
-        if (spec->ffn != FFN_NONE) {
-            y = feed(c, spec, l, norm_if(c, spec, l, NORM_FFN, x), rows, state);
-            add_branch(c, spec, x, norm_if(c, spec, l, NORM_FFN_OUT, y));
-        }
+    }
+    scratch_release(c, mark);
+    if (spec->ffn != FFN_NONE && !feed_into(c, spec, l, x)) {
+        struct tensor y = feed(c, spec, l, norm_if(c, spec, l, NORM_FFN, x), rows, state);
+        add_branch(c, spec, x, norm_if(c, spec, l, NORM_FFN_OUT, y));
     }
     scratch_release(c, mark);
 }
@@ -511,7 +545,9 @@ struct tensor decoder_forward(struct context *c, const struct decoder *d, const 
     }
     struct tensor x = gather_rows(c, f.streams.dims ? f.streams : f.x, wanted);
     if (f.streams.dims) x = altup_merge(c, &d->altup, x);
-    struct tensor logits = linear(c, norm_forward(c, &d->norm, x), &d->head);
+    struct tensor logits;
+    input_linear(c, (struct input){x, &d->norm}, 1, (const struct weight *const[]){&d->head},
+                 &logits);
     if (s->logit_scale != 0) scale(c, logits, s->logit_scale);
     return s->logit_cap != 0 ? soft_cap(c, logits, s->logit_cap) : logits;
 }

@@ -47,12 +47,18 @@ bool mlp_store(struct mlp *m, struct store *s, const char *what, struct error *e
            store_weight(s, &m->down, what, e);
 }
 
-struct tensor mlp_forward(struct context *c, const struct mlp *m, struct tensor x) {
-    if (m->spec.plain) return linear(c, activate(c, linear(c, x, &m->up), m->spec.act), &m->down);
-    if (m->spec.sparsity > 0) {
-        struct tensor y[2];
-        linear_many(c, x, 2, (const struct weight *const[]){&m->gate, &m->up}, y);
-        return linear(c, act_mul(c, cut_below(c, y[0], m->cut), y[1], m->spec.act), &m->down);
+struct tensor mlp_forward(struct context *c, const struct mlp *m, struct input in,
+                          struct tensor to) {
+    enum activation act = m->spec.act;
+    struct tensor y[2];
+    if (m->spec.plain) {
+        input_linear(c, in, 1, (const struct weight *const[]){&m->up}, y);
+        activate(c, y[0], act);
+    } else if (m->spec.sparsity > 0) {
+        input_linear(c, in, 2, (const struct weight *const[]){&m->gate, &m->up}, y);
+        y[0] = act_mul(c, cut_below(c, y[0], m->cut), y[1], act);
+    } else {
+        y[0] = input_glu(c, in, &m->gate, &m->up, act);
     }
-    return linear(c, glu(c, x, &m->gate, &m->up, m->spec.act), &m->down);
+    return output_linear(c, to, y[0], &m->down);
 }

@@ -3,7 +3,7 @@
 #define NN_MLP_H
 
 #include "checkpoint/store.h"
-#include "nn/bind.h"
+#include "nn/norm.h"
 
 struct mlp_spec {
     int64_t width;
@@ -33,7 +33,8 @@ void mlp_bind(struct mlp *m, const struct mlp_spec *spec, int64_t hidden,
 enum { MLP_WEIGHTS = 3 };
 int mlp_weights(struct mlp *m, struct weight *w[MLP_WEIGHTS]);
 bool mlp_store(struct mlp *m, struct store *s, const char *what, struct error *e);
-// x [n, hidden], normed -> [n, hidden]
-struct tensor mlp_forward(struct context *c, const struct mlp *m, struct tensor x);
+// in: [n, hidden] -> [n, hidden], added to `to` where that has dims
+struct tensor mlp_forward(struct context *c, const struct mlp *m, struct input in,
+                          struct tensor to);
 
 #endif

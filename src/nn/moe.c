@@ -143,7 +143,7 @@ struct tensor moe_forward(struct context *c, const struct moe *m, struct tensor 
     y = expert_glu(c, y, &r, &w[GATE], &w[UP], &s->gating);
     y = expert_sum(c, expert_linear(c, y, &r, &w[DOWN]), &r);
     if (!s->shared.width) return y;
-    struct tensor z = mlp_forward(c, &m->shared, x);
+    struct tensor z = mlp_forward(c, &m->shared, (struct input){.x = x}, (struct tensor){0});
     if (s->shared_gate) scale_rows(c, z, activate(c, linear(c, x, &m->shared_gate), ACT_SIGMOID));
     return add_to(c, y, z);
 }

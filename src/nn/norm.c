@@ -18,3 +18,31 @@ struct tensor norm_forward(struct context *c, const struct norm *n, struct tenso
     bool centred = n->spec.kind == NORM_LAYER || n->spec.kind == NORM_LAYER_BIAS;
     return centred ? layer_norm(c, x, n->w, n->b, n->spec.eps) : rms_norm(c, x, n->w, n->spec.eps);
 }
+
+struct tensor input_forward(struct context *c, struct input in) {
+    return in.norm ? norm_forward(c, in.norm, in.x) : in.x;
+}
+
+static bool is_rms(const struct norm *n) {
+    return n && (n->spec.kind == NORM_RMS || n->spec.kind == NORM_RMS_PLUS);
+}
+
+void input_linear(struct context *c, struct input in, int count, const struct weight *const w[],
+                  struct tensor y[]) {
+    if (is_rms(in.norm))
+        normed_linear(c, in.x, &(struct rms){in.norm->w, in.norm->spec.eps}, count, w, y);
+    else
+        linear_many(c, input_forward(c, in), count, w, y);
+}
+
+struct tensor input_glu(struct context *c, struct input in, const struct weight *gate,
+                        const struct weight *up, enum activation act) {
+    if (is_rms(in.norm))
+        return normed_glu(c, in.x, &(struct rms){in.norm->w, in.norm->spec.eps}, gate, up, act);
+    return glu(c, input_forward(c, in), gate, up, act);
+}
+
+struct tensor output_linear(struct context *c, struct tensor to, struct tensor x,
+                            const struct weight *w) {
+    return to.dims ? linear_to(c, to, x, w) : linear(c, x, w);
+}

@@ -209,5 +209,6 @@ bool rwkv7_ffn_store(struct rwkv7_ffn *m, struct store *s, const char *what, str
 struct tensor rwkv7_ffn_forward(struct context *c, const struct rwkv7_ffn *m, struct tensor x,
                                 const struct rows *rows, struct tensor state) {
     struct tensor apart = before(c, x, m->shift, rows, state);
-    return mlp_forward(c, &m->mlp, between(c, x, apart, each_row(m->mix, x.n[0])));
+    struct input in = {.x = between(c, x, apart, each_row(m->mix, x.n[0]))};
+    return mlp_forward(c, &m->mlp, in, (struct tensor){0});
 }

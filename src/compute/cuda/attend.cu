@@ -1,9 +1,9 @@
-// Attention over pages. Three kernels: `plain` for any widths and types, in f32; `split` for F16
-// and BF16 caches, bound by reading them, with the keys of a row split over blocks; and that of
-// attend_tiles.cu for prompts.
+// Attention over pages: `plain` for any widths and types, in f32; `split` for F16 and BF16 caches
+// of any widths, with the keys of a row split over blocks; and for the usual widths those of
+// attend_tiles.cu for prompts and attend_steps.cu for generation.
 #include "compute/cuda/attend.cuh"
 
-enum { THREADS = 128, KEYS = 64, WIDTH_MOST = 1024, SPLITS_MOST = 64 };
+enum { THREADS = 128, KEYS = 64, WIDTH_MOST = 1024 };
 
 // --- any widths ----------------------------------------------------------------------------------
 
@@ -77,22 +77,6 @@ static __global__ void plain_kernel(const __grid_constant__ struct attend a) {
 
 // --- keys split over blocks ----------------------------------------------------------------------
 
-// The keys [from, to) of a split: equal shares of what the row sees, in whole tiles. Read from the
-// device's positions, so a recorded step serves any length.
-struct span {
-    int64_t from, to;
-    int64_t count; // of splits that have keys
-};
-
-static __device__ struct span span_of(const struct attend &a, int64_t last, int64_t split) {
-    int64_t first = first_seen(a, last), seen = last + 1 - first;
-    int64_t share = ((seen + a.splits - 1) / a.splits + KEYS - 1) / KEYS * KEYS;
-    struct span s = {first + split * share, first + (split + 1) * share,
-                     (seen + share - 1) / share};
-    if (s.to > last + 1) s.to = last + 1;
-    return s;
-}
-
 template <bool BRAIN> static __device__ __forceinline__ void widen(float to[8], uint4 v) {
     const uint32_t word[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
@@ -115,7 +99,7 @@ static __global__ void __launch_bounds__(THREADS)
     int64_t in_group = blockIdx.y % parts_of_group * G, head = kv_head * a.group + in_group;
     int heads = (int)(a.group - in_group < G ? a.group - in_group : G);
     int64_t last = a.index[row];
-    struct span s = span_of(a, last, blockIdx.x);
+    struct span s = span_of(a, first_seen(a, last), last, blockIdx.x, KEYS);
     if (s.from >= s.to) return;
     const int32_t *table = a.table + a.seq[row] * a.pages;
     float *q = shared; // [G, k_width]
@@ -216,7 +200,8 @@ static __global__ void merge_kernel(const __grid_constant__ struct attend a) {
     __shared__ float keep[SPLITS_MOST];
     wait_for_input();
     int64_t row = blockIdx.x / a.heads, head = blockIdx.x % a.heads, each = a.v_width + 2;
-    int count = (int)span_of(a, a.index[row], 0).count;
+    int64_t last = a.index[row];
+    int count = (int)span_of(a, first_seen(a, last), last, 0, KEYS).count;
     const float *part = a.parts + blockIdx.x * a.splits * each;
     float top = -INFINITY, total = 0;
     for (int s = 0; s < count; s++) top = fmaxf(top, part[s * each + a.v_width]);
@@ -254,8 +239,8 @@ template <bool BRAIN> static void split(struct context *c, const struct attend *
 
 // --- choosing ------------------------------------------------------------------------------------
 
-// Blocks a processor, queries a block; rows of a run from which tiles of them pay.
-enum { BLOCKS_EACH = 4, GROUP_MOST = 8, TILE_ROWS = 24 };
+// Queries a block; rows of a run from which tiles of them pay.
+enum { GROUP_MOST = 8, TILE_ROWS = 24 };
 
 static void choose_splits(struct context *c, struct attend *a) {
     int64_t groups = ceil_div(a->group, GROUP_MOST);
@@ -300,7 +285,9 @@ void cuda_attention(struct context *c, struct tensor y, struct tensor q, const s
         if (!splittable(c, &a))
             launch(c, "attention", plain_kernel, dim3((unsigned)(a.n * a.heads)), THREADS,
                    (size_t)(a.k_width + a.v_width) * 4, a);
-        else if (a.n < TILE_ROWS * rows->runs || a.n < TILE_ROWS || !attend_tiles(c, &a))
+        else if (a.n >= TILE_ROWS * rows->runs && a.n >= TILE_ROWS && attend_tiles(c, &a))
+            ;
+        else if (!attend_steps(c, &a))
             a.type == DT_BF16 ? split<true>(c, &a) : split<false>(c, &a);
     }
     scratch_release(c, mark);

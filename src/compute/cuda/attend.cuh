@@ -24,7 +24,27 @@ struct attend {
     // keys split over blocks: parts [n, heads, splits, v_width + 2]: sums, then top and total
     int64_t splits;
     float *parts;
+    int32_t *arrived; // of attend_steps: blocks of a row and kv head that are done; zeros between
+                      // launches
+    bool early;       // keys of earlier steps are there before the launch before this one ends
 };
+
+// The keys [from, to) of a split: equal shares of what the row sees, in whole tiles. Read from the
+// device's positions, so a recorded step serves any length.
+struct span {
+    int64_t from, to;
+    int64_t count; // of splits that have keys
+};
+
+static __device__ __forceinline__ struct span span_of(const struct attend &a, int64_t first,
+                                                      int64_t last, int64_t split, int64_t tile) {
+    int64_t seen = last + 1 - first;
+    int64_t share = ((seen + a.splits - 1) / a.splits + tile - 1) / tile * tile;
+    struct span s = {first + split * share, first + (split + 1) * share,
+                     (seen + share - 1) / share};
+    if (s.to > last + 1) s.to = last + 1;
+    return s;
+}
 
 static __device__ __forceinline__ int64_t first_seen(const struct attend &a, int64_t last) {
     int64_t first = a.window > 0 && last >= a.window ? last - a.window + 1 : 0;
@@ -56,5 +76,12 @@ static __device__ __forceinline__ int64_t cache_row(const struct attend &a, cons
 // Prompts on tensor cores, where the widths have such a kernel: rows of one sequence that follow
 // each other share keys. False: not done.
 extern "C" bool attend_tiles(struct context *c, const struct attend *a);
+
+// Few rows, or rows of many sequences, on tensor cores: the queries that share a kv head are the
+// rows of a tile. False: not done.
+extern "C" bool attend_steps(struct context *c, struct attend *a);
+
+// Splits are bounded by these: blocks of all rows and kv heads, and of one.
+enum { BLOCKS_EACH = 4, SPLITS_MOST = 64 };
 
 #endif

@@ -84,8 +84,9 @@ static bool replay(struct context *c, const struct recording_key *key) {
 
 static void record(struct context *c) {
     struct cuda *cuda = c->dev->cuda;
-    cuda_ok(&c->err, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeRelaxed),
-            "recording a step");
+    cuda->is_recording =
+        cuda_ok(&c->err, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeRelaxed),
+                "recording a step");
 }
 
 static void drop_recordings(struct device *d) {
@@ -99,6 +100,7 @@ static void recorded(struct context *c, const struct recording_key *key) {
     struct cuda *cuda = c->dev->cuda;
     cudaGraph_t graph = NULL;
     cudaGraphExec_t ready = NULL;
+    cuda->is_recording = false;
     bool ended = cuda_ok(&c->err, cudaStreamEndCapture(cuda->stream, &graph), "recording a step");
     cudaError_t status = ended ? cudaGraphInstantiate(&ready, graph, 0) : cudaSuccess;
     if (graph) cudaGraphDestroy(graph);
@@ -113,6 +115,7 @@ static void recorded(struct context *c, const struct recording_key *key) {
 static void close_device(struct device *d) {
     drop_recordings(d);
     blas_close(d->cuda->blas);
+    cudaFree(d->cuda->arrived);
     cudaStreamDestroy(d->cuda->stream);
     free(d->cuda->recording);
     free(d->cuda);
@@ -123,6 +126,7 @@ static const struct ops cuda_ops = {
     .embed = cuda_embed,
     .linear = cuda_linear,
     .glu = cuda_glu,
+    .around = cuda_around,
     .act_mul = cuda_act_mul,
     .activate = cuda_activate,
     .rms_norm = cuda_rms_norm,
@@ -135,6 +139,7 @@ static const struct ops cuda_ops = {
     .take_bands = cuda_take_bands,
     .rope = cuda_rope,
     .kv_write = cuda_kv_write,
+    .place_heads = cuda_place_heads,
     .attention = cuda_attention,
     .scale_rows = cuda_scale_rows,
     .clamp = cuda_clamp,
@@ -196,15 +201,24 @@ struct device *cuda_open(int index, struct error *e) {
              index, p.name, p.major, p.minor);
         return NULL;
     }
-    if (!cuda_ok(e, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"))
+    int32_t *arrived = NULL;
+    if (!cuda_ok(e, cudaMalloc((void **)&arrived, ARRIVED * sizeof *arrived),
+                 "a first allocation") ||
+        !cuda_ok(e, cudaMemset(arrived, 0, ARRIVED * sizeof *arrived), "clearing memory") ||
+        !cuda_ok(e, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream")) {
+        cudaFree(arrived);
         return NULL;
+    }
     struct device *d = mem_alloc(sizeof *d);
     d->ops = &cuda_ops;
     d->cuda = mem_alloc(sizeof *d->cuda);
     d->cuda->index = index;
     d->cuda->processors = p.multiProcessorCount;
     d->cuda->stream = stream;
+    d->cuda->arrived = arrived;
     d->cuda->pairs = p.major >= 9;
+    d->cuda->block_shared = p.sharedMemPerBlockOptin;
+    d->cuda->all_shared = p.sharedMemPerMultiprocessor;
     d->cuda->blas = blas_open();
     d->cuda->recording = mem_array(RECORDINGS_MOST, sizeof *d->cuda->recording);
     snprintf(d->name, sizeof d->name, "cuda:%d (%.40s)", index, p.name);

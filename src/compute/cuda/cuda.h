@@ -10,6 +10,7 @@
 
 struct blas; // cuBLASLt, where the machine has it
 
+enum { ARRIVED = 4096 };
 struct cuda {
     int index, processors;
     cudaStream_t stream;
@@ -17,7 +18,10 @@ struct cuda {
     struct blas *blas;
     struct recording *recording; // kept steps
     int recordings;
-    bool pairs; // a launch may begin while the one before it ends
+    bool is_recording;
+    int32_t *arrived;                // [ARRIVED] counters of blocks, zeros between launches
+    bool pairs;                      // a launch may begin while the one before it ends
+    size_t block_shared, all_shared; // shared memory of a block at most, and of a processor
 };
 
 // Notes a failed call.
@@ -35,6 +39,7 @@ void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor 
                  const struct weight *const w[]);
 void cuda_glu(struct context *c, struct tensor y, struct tensor x, const struct weight *gate,
               const struct weight *up, enum activation act);
+bool cuda_around(struct context *c, const struct around *a);
 void cuda_act_mul(struct context *c, struct tensor y, struct tensor a, struct tensor b,
                   enum activation act);
 void cuda_activate(struct context *c, struct tensor x, enum activation act);
@@ -51,6 +56,8 @@ void cuda_take_bands(struct context *c, struct tensor y, struct tensor x, int64_
 void cuda_rope(struct context *c, struct tensor x, const struct rows *rows, const struct rope *r);
 void cuda_kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
                    struct tensor v);
+bool cuda_place_heads(struct context *c, const struct kv *kv, const struct rows *rows,
+                      struct tensor q, struct tensor k, struct tensor v, const struct placing *p);
 void cuda_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                     const struct rows *rows, const struct attention_options *opt);
 void cuda_scale_rows(struct context *c, struct tensor x, struct tensor by);
@@ -88,6 +95,10 @@ void cuda_log_decay(struct context *c, struct tensor y, struct tensor x, struct 
                     struct tensor bias);
 void cuda_delta_rule(struct context *c, struct tensor y, const struct delta_inputs *in,
                      const struct delta *d, const struct rows *rows, struct tensor state);
+// Experts' products of one row's choice, of a stack that is read at memory speed; gated where there
+// is `up`. False: not done.
+bool stream_experts(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
+                    const struct matrices *w, const struct matrices *up, const struct gating *g);
 bool cuda_measure(struct device *d, struct device_speed *out, struct error *e);
 
 #endif

@@ -33,6 +33,12 @@ static void launch(struct context *c, const char *op, void (*kernel)(Params...),
     config.stream = c->dev->cuda->stream;
     config.attrs = attribute;
     config.numAttrs = c->dev->cuda->pairs ? 1 : 0;
+    // Kernels that split a processor's memory alike can share it, so one may begin beside another.
+    if (c->dev->cuda->is_recording)
+        cuda_ok(&c->err,
+                cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                     cudaSharedmemCarveoutMaxShared),
+                op);
     cuda_ok(&c->err, cudaLaunchKernelEx(&config, kernel, Params(args)...), op);
 }
 

@@ -16,7 +16,24 @@ struct choice {
     const float *bias; // [experts] or NULL
     int32_t *ids;      // [n, top]
     float *weights;
+    bool sorts; // of one row: also the lists of struct routes
+    int32_t *start, *order, *row, *place;
 };
+
+// The lists of one row with at most 32 choices, whose lane has `id`, by a warp.
+static __device__ void sort_row(const struct choice &c, int id) {
+    int lane = threadIdx.x, rank = 0;
+    for (int k = 0; k < c.top; k++) {
+        int other = __shfl_sync(~0u, id, k);
+        rank += other < id || (other == id && k < lane);
+    }
+    if (lane < c.top) c.order[rank] = lane, c.row[rank] = 0, c.place[lane] = rank;
+    for (int base = 0; base <= c.experts; base += 32) {
+        int before = 0;
+        for (int k = 0; k < c.top; k++) before += __shfl_sync(~0u, id, k) < base + lane;
+        if (base + lane <= c.experts) c.start[base + lane] = before;
+    }
+}
 
 // By a warp, in place.
 static __device__ void softmax(float *x, int n) {
@@ -76,6 +93,7 @@ static __global__ void route_kernel(const __grid_constant__ struct choice c) {
     const float *logit = c.logits + blockIdx.x * c.ld;
     int32_t *id = c.ids + (int64_t)blockIdx.x * c.top;
     float *weight = c.weights + (int64_t)blockIdx.x * c.top;
+    int own = 0; // the choice of this lane
     for (int i = lane; i < c.experts; i += 32)
         score[i] = activated(logit[i], c.score == ROUTE_SIGMOID ? ACT_SIGMOID : ACT_NONE);
     __syncwarp();
@@ -92,8 +110,10 @@ static __global__ void route_kernel(const __grid_constant__ struct choice c) {
         int at = warp_best(mine).at;
         if (at == INT32_MAX) at = 0; // all are NaN
         if (lane == 0) id[k] = at, weight[k] = score[at], choice[at] = NAN;
+        if (lane == k) own = at;
         __syncwarp();
     }
+    if (c.sorts) sort_row(c, own);
     if (c.score == ROUTE_TOP_SOFTMAX) softmax(weight, c.top);
     float sum = 0;
     for (int k = lane; k < c.top; k += 32) sum += weight[k];
@@ -143,9 +163,15 @@ void cuda_route(struct context *c, const struct routes *r, struct tensor logits,
                        opt->scale,
                        (const float *)(opt->bias.dims ? opt->bias.data : NULL),
                        (int32_t *)r->ids.data,
-                       (float *)r->weights.data};
+                       (float *)r->weights.data,
+                       logits.n[0] == 1 && opt->top <= 32,
+                       (int32_t *)r->start.data,
+                       (int32_t *)r->order.data,
+                       (int32_t *)r->row.data,
+                       (int32_t *)r->place.data};
     size_t shared = (size_t)(2 * k.experts + k.groups) * sizeof(float);
     launch(c, "route", route_kernel, dim3((unsigned)logits.n[0]), 32, shared, k);
+    if (k.sorts) return;
     launch(c, "route", sort_kernel, dim3((unsigned)k.experts), SORT_THREADS, 0,
            (const int32_t *)r->ids.data, (int)r->order.n[0], k.top, (int32_t *)r->start.data,
            (int32_t *)r->order.data, (int32_t *)r->row.data, (int32_t *)r->place.data);
@@ -355,6 +381,8 @@ static void expert_linear(struct context *c, struct tensor y, struct rounded *q,
     int kind = c->precision == PRECISION_NATIVE ? kind_of_all(w) : 0;
     if (!kind) {
         exact_experts(c, p, m, out);
+    } else if (stream_experts(c, y, q->x, r, w, NULL, NULL)) {
+        return;
     } else if (few_each(m, w->n, in)) {
 #define CALL(KIND, AHEAD, BLOCKS) launch_few<KIND, 1, AHEAD, BLOCKS>(c, p, m, out)
         BY_KIND(kind, CALL)
@@ -378,6 +406,7 @@ void cuda_expert_glu(struct context *c, struct tensor y, struct tensor x, const 
     int64_t m = x.n[0], in = x.n[1], out = y.n[1];
     bool native = c->precision == PRECISION_NATIVE && !c->dry;
     int kind = native ? kind_of_all(gate) : 0;
+    if (kind && stream_experts(c, y, x, r, gate, up, g)) return;
     if (kind && m > 0 && few_each(m, gate->n, in) && kind_of_all(up) && same_kind(gate->w, up->w)) {
         struct expert_product p = product_of(y, x, r, gate);
         p.w[1] = up->on_device, p.gating = *g;

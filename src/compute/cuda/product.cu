@@ -2,6 +2,7 @@
 //
 // --precision f32, F32 weights, and what the fast kernels' alignment leaves out: one kernel in f32
 // for every layout. Else activations and weights are rounded to bf16, and sums are in f32:
+// - one row of dense BF16 or 4-bit codes: stream.cu;
 // - few rows (decode): `few`, bound by memory; a block has 16 outputs, its warps share k;
 // - some rows (batched decode) of a quantized weight: `some`, by tiles in shared memory;
 // - many: cuBLASLt, after a quantized weight is expanded a band of rows at a time; without
@@ -281,7 +282,8 @@ void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor 
         }
         int same = 1;
         while (i + same < count && same_kind(w[i], w[i + same])) same++;
-        few(c, same, y + i, x, w + i, false, ACT_SILU);
+        struct around a = {x, NULL, same, w + i, y + i, RESULT_IS, ACT_SILU};
+        if (!cuda_around(c, &a)) few(c, same, y + i, x, w + i, false, ACT_SILU);
         i += same;
     }
 }
@@ -292,7 +294,8 @@ void cuda_glu(struct context *c, struct tensor y, struct tensor x, const struct 
     struct tensor pair[] = {y, y};
     if (!c->dry && c->precision == PRECISION_NATIVE && x.n[0] && is_few(x.n[0], gate->in) &&
         kind_of(gate) && same_kind(gate, up)) {
-        few(c, 2, pair, x, w, true, act);
+        struct around a = {x, NULL, 2, w, &y, RESULT_GATED, act};
+        if (!cuda_around(c, &a)) few(c, 2, pair, x, w, true, act);
         return;
     }
     size_t mark = scratch_mark(c);

@@ -79,12 +79,33 @@ static __device__ void exact_tile(float *y, int64_t ldy, const float *x, int64_t
 
 enum { FEW = 8, EXACT_FEW_THREADS = 128 };
 
+// Affine codes none of which is in two words: a thread a word.
+static __device__ __forceinline__ void exact_words(float acc[FEW], const float *x, int64_t ldx,
+                                                   int n, const struct weight &w, int64_t o) {
+    const uint32_t *p = (const uint32_t *)w.data.data + o * w.data.stride[0];
+    int bits = w.bits, each = 32 / bits, words = (int)w.in / each, group = (int)w.group;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < words; i += EXACT_FEW_THREADS) {
+        uint32_t word = p[i];
+        float scale = element(w.scales, o, i * each / group);
+        float bias = element(w.biases, o, i * each / group);
+        for (int k = i * each; k < (i + 1) * each; k++, word >>= bits) {
+            float v = scale * (float)(word & ((1u << bits) - 1)) + bias;
+#pragma unroll
+            for (int r = 0; r < FEW; r++)
+                if (r < n) acc[r] += v * x[r * ldx + k];
+        }
+    }
+}
+
 // Output o for n <= FEW rows, by a block: its threads share the columns.
 static __device__ void exact_few(float *y, int64_t ldy, const float *x, int64_t ldx, int n,
                                  const struct weight &w, int64_t o) {
     float acc[FEW] = {};
+    bool words = w.layout == WEIGHT_AFFINE && 32 % w.bits == 0 && !w.order.dims;
+    if (words) exact_words(acc, x, ldx, n, w, o);
 #pragma unroll 4
-    for (int64_t k = threadIdx.x; k < w.in; k += EXACT_FEW_THREADS) {
+    for (int64_t k = threadIdx.x; k < w.in && !words; k += EXACT_FEW_THREADS) {
         float v = weight_at(w, o, k);
         int64_t column = column_of(w, k);
 #pragma unroll

@@ -350,15 +350,19 @@ static __global__ void rope_kernel(float *x, int64_t ld, int heads, int width, s
     }
 }
 
+static struct rotation rotation_of(const struct rows *rows, const struct rope *r) {
+    return {(const int32_t *)rows->pos.data,
+            (const int32_t *)rows->length.data,
+            (const float *)r->inv_freq.data,
+            (const float *)(r->long_freq.dims ? r->long_freq.data : NULL),
+            r->inv_freq.n[0],
+            r->longest,
+            r->scale,
+            r->interleaved};
+}
+
 void cuda_rope(struct context *c, struct tensor x, const struct rows *rows, const struct rope *r) {
-    struct rotation t = {(const int32_t *)rows->pos.data,
-                         (const int32_t *)rows->length.data,
-                         (const float *)r->inv_freq.data,
-                         (const float *)(r->long_freq.dims ? r->long_freq.data : NULL),
-                         r->inv_freq.n[0],
-                         r->longest,
-                         r->scale,
-                         r->interleaved};
+    struct rotation t = rotation_of(rows, r);
     if (!x.n[0] || !t.pairs) return;
     dim3 grid((unsigned)x.n[0], (unsigned)ceil_div(x.n[1], ROPE_HEADS));
     launch(c, "rope", rope_kernel, grid, t.pairs <= 32 ? 32 : 64, 0, (float *)x.data, x.stride[0],
@@ -397,6 +401,106 @@ void cuda_kv_write(struct context *c, const struct kv *kv, const struct rows *ro
            (const int32_t *)kv->table.data, kv->table.n[1], (const int32_t *)rows->seq.data,
            (const int32_t *)rows->index.data, (const float *)k.data, k.stride[0],
            (const float *)(v.dims ? v.data : NULL), v.stride[0]);
+}
+
+// Heads of queries, keys or values of a step.
+struct heads {
+    float *p;
+    int64_t ld;
+    int count, width;
+    const float *norm; // [width], or a row a head
+    bool norm_each;
+};
+
+struct place {
+    struct heads q, k, v;
+    bool normed, turned;
+    float eps;
+    struct rotation r;
+    struct tensor k_cache, v_cache;
+    const int32_t *table, *seq, *index;
+    int64_t pages;
+};
+
+enum { PLACE_WARPS = 4, PLACE_WIDTH = 256 };
+
+// A warp a head (x) of a row (y): queries in place, keys and values to the cache.
+static __global__ void place_kernel(const __grid_constant__ struct place p) {
+    __shared__ float heads[PLACE_WARPS][PLACE_WIDTH], waves[PLACE_WARPS][PLACE_WIDTH];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, at = blockIdx.x * PLACE_WARPS + warp;
+    int64_t row = blockIdx.y;
+    if (at >= p.q.count + p.k.count + p.v.count) return;
+    bool value = at >= p.q.count + p.k.count, key = !value && at >= p.q.count;
+    const struct heads &h = value ? p.v : key ? p.k : p.q;
+    int head = value ? at - p.q.count - p.k.count : key ? at - p.q.count : at;
+    float *from = h.p + row * h.ld + head * h.width, *own = heads[warp], *wave = waves[warp];
+    const struct tensor &cache = value ? p.v_cache : p.k_cache;
+    int size = (int)cache.n[2], place = p.index[row], pairs = p.turned && !value ? p.r.pairs : 0;
+    int64_t page = p.table[p.seq[row] * p.pages + place / size];
+    int64_t slot = (page * cache.n[1] + head) * size + place % size;
+    const float *freq = p.r.long_freq && p.r.length[row] > p.r.longest ? p.r.long_freq : p.r.freq;
+    for (int pair = lane; pair < pairs; pair += 32)
+        sincosf((float)p.r.pos[row] * freq[pair], &wave[2 * pair], &wave[2 * pair + 1]);
+    float w[PLACE_WIDTH / 32], sum = 0;
+#pragma unroll
+    for (int k = 0; k < PLACE_WIDTH / 32; k++) {
+        int i = lane + 32 * k;
+        bool there = p.normed && !value && h.norm && i < h.width;
+        w[k] = there ? h.norm[(h.norm_each ? head * h.width : 0) + i] : 1.0f;
+    }
+    wait_for_input();
+    for (int i = lane; i < h.width; i += 32) own[i] = from[i];
+    if (!value && p.normed) {
+        for (int i = lane; i < h.width; i += 32) sum += own[i] * own[i];
+        float scale = 1.0f / sqrtf(warp_sum(sum) / (float)h.width + p.eps);
+#pragma unroll
+        for (int k = 0; k < PLACE_WIDTH / 32; k++)
+            if (lane + 32 * k < h.width) own[lane + 32 * k] *= scale * w[k];
+    }
+    __syncwarp();
+    for (int pair = lane; pair < pairs; pair += 32) {
+        float sine = wave[2 * pair] * p.r.scale, cosine = wave[2 * pair + 1] * p.r.scale;
+        int a = p.r.interleaved ? 2 * pair : pair, b = p.r.interleaved ? a + 1 : a + (int)p.r.pairs;
+        float was = own[a], other = own[b];
+        own[a] = was * cosine - other * sine;
+        own[b] = other * cosine + was * sine;
+    }
+    __syncwarp();
+    if (!value && !key) {
+        for (int i = lane; i < h.width; i += 32) from[i] = own[i];
+        return;
+    }
+    for (int i = lane; i < h.width; i += 32)
+        put_float(cache.data, cache.type, slot * h.width + i, own[i]);
+}
+
+static struct heads heads_of(struct tensor t, struct tensor norm) {
+    return {(float *)t.data,
+            t.stride[0],
+            (int)t.n[1],
+            (int)t.n[2],
+            (const float *)(norm.dims ? norm.data : NULL),
+            norm.dims > 1};
+}
+
+bool cuda_place_heads(struct context *c, const struct kv *kv, const struct rows *rows,
+                      struct tensor q, struct tensor k, struct tensor v, const struct placing *p) {
+    if (!kv->v.n[3] || q.n[2] > PLACE_WIDTH || k.n[2] > PLACE_WIDTH || v.n[2] > PLACE_WIDTH)
+        return false;
+    if (rows->n > 65535) return false;
+    struct tensor none = {};
+    struct place t = {};
+    t.q = heads_of(q, p->q_norm), t.k = heads_of(k, p->k_norm), t.v = heads_of(v, none);
+    t.normed = p->normed, t.eps = p->eps, t.turned = p->rope != NULL;
+    if (p->rope) t.r = rotation_of(rows, p->rope);
+    t.k_cache = kv->k, t.v_cache = kv->v;
+    t.table = (const int32_t *)kv->table.data, t.pages = kv->table.n[1];
+    t.seq = (const int32_t *)rows->seq.data, t.index = (const int32_t *)rows->index.data;
+    if (!rows->n) return true;
+    dim3 grid((unsigned)ceil_div(t.q.count + t.k.count + t.v.count, PLACE_WARPS),
+              (unsigned)rows->n);
+    launch(c, "place_heads", place_kernel, grid, PLACE_WARPS * 32, 0, t);
+    return true;
 }
 
 // --- choice --------------------------------------------------------------------------------------

@@ -1,0 +1,102 @@
+#!/bin/sh
+# mlxcel beside llama.cpp, on an NVIDIA GPU: the table of docs/benchmarks.md.
+#
+#   LLAMA_BENCH=path/to/llama-bench bench/peer_cuda.sh FOLDER [MODEL[=TEST,...] ...]
+#
+# FOLDER  keeps what is made for it: GGUF files with random weights, and shapes with all layers
+# MODEL   a shape of bench/shapes (default: all of the table)
+# TEST    tg      GENERATE tokens (128), one sequence
+#         depth   64 tokens after DEPTH (8192)
+#         batch   BATCH sequences (64) at once, 64 tokens each
+#         pp      a prompt of PROMPT tokens (4096)
+#         (default: all)
+# MLXCEL  the program (build/mlxcel)          RUNS  of each test, the median is told (3)
+# PYTHON  one with gguf and numpy, to make GGUF files (python3)
+# BATCHED llama-batched-bench (the one beside LLAMA_BENCH)
+#
+# Without LLAMA_BENCH ours alone is timed; so are shapes that bench/make_gguf.py can't make.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+folder=${1:?usage: LLAMA_BENCH=path/to/llama-bench bench/peer_cuda.sh FOLDER [MODEL[=TEST,...] ...]}
+shift
+bench=${LLAMA_BENCH:-}
+batched=${BATCHED:-${bench:+$(dirname "$bench")/llama-batched-bench}}
+mlxcel=${MLXCEL:-$here/../build/mlxcel}
+runs=${RUNS:-3}
+prompt=${PROMPT:-4096}
+generate=${GENERATE:-128}
+depth=${DEPTH:-8192}
+batch=${BATCH:-64}
+mkdir -p "$folder"
+[ $# -gt 0 ] || set -- llama-8b-q4 llama-8b-bf16 qwen3-30b-a3b-q4 deepseek-v3-q4=tg,batch,pp \
+    qwen3-next-80b-q4=tg,batch,pp
+
+# Sets checkpoint and gguf (empty: none) of a shape. The one of Qwen3-30B-A3B has a third of the
+# layers, for small machines; here it gets all of them.
+prepare() {
+    checkpoint=$here/shapes/$1
+    gguf=
+    if [ "$1" = qwen3-30b-a3b-q4 ]; then
+        checkpoint=$folder/$1
+        mkdir -p "$checkpoint"
+        sed 's/"num_hidden_layers": 16/"num_hidden_layers": 48/; s/"group_size": 32/"group_size": 64/' \
+            "$here/shapes/$1/config.json" >"$checkpoint/config.json"
+    fi
+    case $1 in
+    llama-* | qwen3-30b-a3b-*) [ -z "$bench" ] || gguf=$folder/$1.gguf ;;
+    esac
+    type=${1##*-}
+    [ "$type" = q4 ] && type=q4_0
+    if [ -n "$gguf" ] && [ ! -f "$gguf" ]; then
+        "${PYTHON:-python3}" "$here/make_gguf.py" "$checkpoint" "$type" "$gguf.part"
+        mv "$gguf.part" "$gguf"
+    fi
+}
+
+# "speed part-of-the-limit"
+ours() {
+    "$mlxcel" bench -q -m "$checkpoint" --load-format dummy --device cuda -r "$runs" --json "$@" |
+        sed 's/[{}]/\n/g' |
+        sed -n 's/.*"tokens_per_second":\([^,]*\),.*"of_limit":\(.*\)/\1 \2/p'
+}
+
+theirs() {
+    [ -z "$gguf" ] || "$bench" -m "$gguf" -ngl 99 -fa 1 -r "$runs" -o json "$@" 2>/dev/null |
+        awk -F '[:,]' '/"avg_ts"/ { print $2 + 0 }'
+}
+
+theirs_batched() {
+    [ -z "$gguf" ] || "$batched" -m "$gguf" -ngl 99 -fa on -c $((batch * 96)) -npp 8 -ntg 64 \
+        -npl "$batch" 2>/dev/null | awk -F '|' '$4 ~ /^ *[0-9]+ *$/ { print $9 + 0 }'
+}
+
+row() {
+    awk -v model="$1" -v test="$2" '
+    $1 > 0 {
+        printf "%-18s %-10s %10.1f %6.1f %%", model, test, $1, 100 * $2
+        if ($3 > 0) printf " %10.1f %6.2f", $3, $1 / $3
+        print ""
+        done = 1
+    }
+    END { if (!done) { print model " " test ": failed"; exit 1 } }'
+}
+
+"$mlxcel" --version | head -1
+printf '%-18s %-10s %10s %8s %10s %6s\n' model test mlxcel 'of limit' llama.cpp ratio
+failed=0
+for each; do
+    model=${each%%=*}
+    tests=tg,depth,batch,pp
+    [ "$model" = "$each" ] || tests=${each#*=}
+    prepare "$model"
+    for test in $(echo "$tests" | tr , ' '); do
+        case $test in
+        tg) echo "$(ours -p 0 -n "$generate") $(theirs -p 0 -n "$generate")" ;;
+        depth) echo "$(ours -p 0 -n 64 -d "$depth") $(theirs -p 0 -n 64 -d "$depth")" ;;
+        batch) echo "$(ours -p 0 -n 64 -b "$batch") $(theirs_batched)" ;;
+        pp) echo "$(ours -p "$prompt" -n 0) $(theirs -p "$prompt" -n 0)" ;;
+        *) echo "peer_cuda.sh: no test $test (tg, depth, batch, pp)" >&2 && exit 2 ;;
+        esac | row "$model" "$test" || failed=1
+    done
+done
+exit $failed

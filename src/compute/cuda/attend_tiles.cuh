@@ -1,0 +1,142 @@
+// Attention on tensor cores (mma.m16n8k16), a warp's 16 queries by a tile of keys: the softmax is a
+// running one. Tiles of keys and values are in shared memory, their rows PAD elements apart.
+#ifndef COMPUTE_CUDA_ATTEND_TILES_CUH
+#define COMPUTE_CUDA_ATTEND_TILES_CUH
+
+#include "compute/cuda/attend.cuh"
+
+enum { PAD = 8 };
+
+static const float LOG2E = 1.4426950408889634f;
+
+static __device__ __forceinline__ float power2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+template <bool BRAIN> static __device__ __forceinline__ uint32_t narrow(float low, float high) {
+    if (BRAIN) {
+        __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
+        return *(uint32_t *)&v;
+    }
+    __half2 v = __floats2half2_rn(low, high);
+    return *(uint32_t *)&v;
+}
+
+template <bool BRAIN>
+static __device__ __forceinline__ void mma(float acc[4], const uint32_t a[4], uint32_t b0,
+                                           uint32_t b1) {
+    if (BRAIN)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                     "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
+                     "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Four 8x8 matrices from rows whose addresses lanes give; `turned` transposes each.
+static __device__ __forceinline__ void load_matrices(uint32_t to[4], const uint16_t *row,
+                                                     bool turned) {
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+    if (turned)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(at));
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(at));
+}
+
+// 16 bytes to shared memory, or zeros.
+static __device__ __forceinline__ void copy16(uint16_t *to, const uint16_t *from, bool there) {
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(to), size = there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(size));
+}
+
+// One warp's 16 rows: lane / 4 and lane / 4 + 8.
+template <int D> struct running {
+    float acc[D / 8][4];
+    float top[2], total[2];
+};
+
+template <int D, bool BRAIN, int KEYS>
+static __device__ __forceinline__ void attend_tile(struct running<D> &r,
+                                                   const uint32_t q[D / 16][4], const uint16_t *k,
+                                                   const uint16_t *v, const struct attend &a,
+                                                   int32_t t0, const int32_t first[2],
+                                                   const int32_t last[2]) {
+    int lane = threadIdx.x % 32, t = lane % 4;
+    float s[KEYS / 8][4] = {};
+#pragma unroll
+    for (int n = 0; n < KEYS / 16; n++)
+#pragma unroll
+        for (int d = 0; d < D / 16; d++) {
+            uint32_t b[4]; // keys 0-7: d low, d high; keys 8-15: the same
+            int key = n * 16 + lane / 16 * 8 + lane % 8, at = d * 16 + lane / 8 % 2 * 8;
+            load_matrices(b, k + key * (D + PAD) + at, false);
+            mma<BRAIN>(s[2 * n], q[d], b[0], b[1]);
+            mma<BRAIN>(s[2 * n + 1], q[d], b[2], b[3]);
+        }
+    float top[2] = {r.top[0], r.top[1]};
+    bool all =
+        first[0] <= t0 && first[1] <= t0 && last[0] >= t0 + KEYS - 1 && last[1] >= t0 + KEYS - 1;
+    if (a.soft_cap > 0)
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) s[n][e] = capped(a, s[n][e]) * LOG2E;
+    if (!__all_sync(~0u, all))
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int32_t at = t0 + n * 8 + 2 * t + e % 2;
+                if (at < first[e / 2] || at > last[e / 2]) s[n][e] = -INFINITY;
+            }
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) top[e / 2] = fmaxf(top[e / 2], s[n][e]);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 1));
+        top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 2));
+        float base = top[h] == -INFINITY ? 0.0f : top[h];
+        float keep = power2(r.top[h] - base);
+        r.top[h] = top[h];
+        top[h] = base;
+        r.total[h] *= keep;
+#pragma unroll
+        for (int d = 0; d < D / 8; d++) r.acc[d][2 * h] *= keep, r.acc[d][2 * h + 1] *= keep;
+    }
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            s[n][e] = power2(s[n][e] - top[e / 2]);
+            r.total[e / 2] += s[n][e];
+        }
+#pragma unroll
+    for (int n = 0; n < KEYS / 16; n++) {
+        uint32_t p[4] = {narrow<BRAIN>(s[2 * n][0], s[2 * n][1]),
+                         narrow<BRAIN>(s[2 * n][2], s[2 * n][3]),
+                         narrow<BRAIN>(s[2 * n + 1][0], s[2 * n + 1][1]),
+                         narrow<BRAIN>(s[2 * n + 1][2], s[2 * n + 1][3])};
+#pragma unroll
+        for (int d = 0; d < D / 16; d++) {
+            uint32_t b[4]; // d low: keys 0-7, keys 8-15; d high: the same
+            int key = n * 16 + lane / 8 % 2 * 8 + lane % 8, at = d * 16 + lane / 16 * 8;
+            load_matrices(b, v + key * (D + PAD) + at, true);
+            mma<BRAIN>(r.acc[2 * d], p, b[0], b[1]);
+            mma<BRAIN>(r.acc[2 * d + 1], p, b[2], b[3]);
+        }
+    }
+}
+
+#endif

@@ -255,6 +255,63 @@ static void test_expert_glu(void **state) {
     each_machine(PRECISION_NATIVE, check_glu);
 }
 
+// Experts of one published tensor, and rows that are not gathered.
+static void check_stacked(struct machine *m) {
+    static const int kinds[] = {2, 4, LAYOUTS - 1};
+    for (int k = 0; k < 3 * 4; k++) {
+        int64_t in = k / 3 % 2 ? 2304 : 832, n = k / 6 ? 3 : 1, m_rows = n * TOP;
+        struct matrix all[2];
+        struct weight w[2][EXPERTS];
+        struct matrices stacks[2];
+        for (int i = 0; i < 2; i++) {
+            all[i] = make_matrix(m, &layouts[kinds[k % 3]], EXPERTS * OUT, in);
+            for (int e = 0; e < EXPERTS; e++) w[i][e] = weight_rows(&all[i].w, e * OUT, OUT, 1);
+            stacks[i] = put_matrices(m, w[i], EXPERTS);
+        }
+        struct routes r = some_routes(m, n);
+        struct gating g = {ACT_SILU, k % 2 ? 7 : 0, (float)(k % 2)};
+        float *x = noise_array(n * in), *to = noise_array(n * OUT);
+        struct tensor t = put_f32(m, x, 2, (int64_t[]){n, in}), each = gather_rows(&m->c, t, r.row);
+        struct tensor y = expert_glu_rows(&m->c, t, &r, &stacks[0], &stacks[1], &g);
+        float *got = get(m, y);
+        float *want = get(m, expert_glu(&m->c, each, &r, &stacks[0], &stacks[1], &g));
+        expect_same("expert_glu_rows", got, want, m_rows * OUT, 1e-5);
+        free(want);
+        int32_t *id = get_i32(m, r.ids), *order = get_i32(m, r.order);
+        float *gate = get(m, expert_linear(&m->c, each, &r, &stacks[0]));
+        for (int64_t i = 0; i < m_rows; i++) {
+            struct tensor row = tensor_slice(each, 0, i, 1);
+            want = get(m, linear(&m->c, row, &w[0][id[order[i]]]));
+            expect_same("an expert", gate + i * OUT, want, OUT, rows_tolerance(m));
+            float *up = get(m, linear(&m->c, row, &w[1][id[order[i]]]));
+            double both[OUT], most = 0;
+            for (int64_t o = 0; o < OUT; o++) {
+                double a = g.limit > 0 ? fmin(want[o], g.limit) : want[o], b = up[o];
+                if (g.limit > 0) b = fmax(fmin(b, g.limit), -g.limit);
+                both[o] = a / (1 + exp(-a)) * (b + (double)g.plus);
+                most = fmax(most, fabs(both[o]));
+            }
+            for (int64_t o = 0; o < OUT; o++)
+                expect_near("a gated expert", o, got[i * OUT + o], both[o],
+                            4 * rows_tolerance(m) * most);
+            free(want), free(up);
+        }
+        const int64_t shape[] = {n, OUT};
+        want = get(m, add_to(&m->c, put_f32(m, to, 2, shape), expert_sum(&m->c, y, &r)));
+        float *sum = get(m, expert_sum_to(&m->c, put_f32(m, to, 2, shape), y, &r));
+        expect_same("expert_sum_to", sum, want, n * OUT, 1e-6);
+        free(x), free(to), free(got), free(want), free(sum), free(gate), free(id), free(order);
+        matrix_free(&all[0]), matrix_free(&all[1]);
+        machine_clear(m);
+    }
+}
+
+static void test_stacked_experts(void **state) {
+    (void)state;
+    each_machine(PRECISION_F32, check_stacked);
+    each_machine(PRECISION_NATIVE, check_stacked);
+}
+
 static void check_sum(struct machine *m) {
     for (int64_t n = 1; n < 300; n = n * 5 + 2)
         for (int64_t width = 1; width < 200; width = width * 7 + 5) {
@@ -374,10 +431,11 @@ int main(int argc, char **argv) {
     test_options(argc, argv);
     unsetenv("MLXCEL_CPU_ISA"); // the tests choose
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_route),         cmocka_unit_test(test_route_of_anything),
-        cmocka_unit_test(test_expert_linear), cmocka_unit_test(test_expert_glu),
-        cmocka_unit_test(test_expert_sum),    cmocka_unit_test(test_row_ops),
-        cmocka_unit_test(test_dry_run),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_route),           cmocka_unit_test(test_route_of_anything),
+        cmocka_unit_test(test_expert_linear),   cmocka_unit_test(test_expert_glu),
+        cmocka_unit_test(test_stacked_experts), cmocka_unit_test(test_expert_sum),
+        cmocka_unit_test(test_row_ops),         cmocka_unit_test(test_dry_run),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

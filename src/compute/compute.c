@@ -555,6 +555,35 @@ struct tensor expert_glu(struct context *c, struct tensor x, const struct routes
     return y;
 }
 
+struct tensor expert_glu_rows(struct context *c, struct tensor x, const struct routes *r,
+                              const struct matrices *gate, const struct matrices *up,
+                              const struct gating *g) {
+    size_t mark = scratch_mark(c);
+    f32_rows(c, "expert_glu", "x", x);
+    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){r->order.n[0], gate->w[0].out});
+    bool whole = go(c) && ops(c)->expert_glu_rows && gate->w[0].out == up->w[0].out;
+    if (whole && ops(c)->expert_glu_rows(c, y, x, r, gate, up, g)) return y;
+    scratch_release(c, mark);
+    return expert_glu(c, gather_rows(c, x, r->row), r, gate, up, g);
+}
+
+struct tensor expert_sum_to(struct context *c, struct tensor to, struct tensor x,
+                            const struct routes *r) {
+    f32_rows(c, "expert_sum", "to", to);
+    f32_rows(c, "expert_sum", "x", x);
+    want(c,
+         x.dims == 2 && x.n[0] == r->order.n[0] && to.dims == 2 && to.n[0] == r->ids.n[0] &&
+             to.n[1] == x.n[1],
+         "expert_sum: x does not have an entry a row, or the sum does not fit");
+    size_t mark = scratch_mark(c);
+    if (!ops(c)->expert_sum_to)
+        add_to(c, to, expert_sum(c, x, r));
+    else if (go(c))
+        ops(c)->expert_sum_to(c, to, x, r);
+    scratch_release(c, mark);
+    return to;
+}
+
 struct tensor expert_sum(struct context *c, struct tensor x, const struct routes *r) {
     has(c, ops(c)->expert_sum, "expert_sum");
     f32_rows(c, "expert_sum", "x", x);
@@ -587,8 +616,8 @@ bool step_replay(struct context *c, int64_t rows) {
     return go(c) && ops(c)->replay && ops(c)->replay(c, &key);
 }
 
-void step_record(struct context *c) {
-    if (go(c) && ops(c)->record) ops(c)->record(c);
+void step_record(struct context *c, int64_t rows) {
+    if (go(c) && ops(c)->record) ops(c)->record(c, rows);
 }
 
 // Also after an error, so that the device is left recording nothing.

@@ -278,9 +278,16 @@ struct gating {
 struct tensor expert_glu(struct context *c, struct tensor x, const struct routes *r,
                          const struct matrices *gate, const struct matrices *up,
                          const struct gating *g);
+// The same of x [n, in]: each entry has its row of it.
+struct tensor expert_glu_rows(struct context *c, struct tensor x, const struct routes *r,
+                              const struct matrices *gate, const struct matrices *up,
+                              const struct gating *g);
 // x [m, width] -> [n, width]: each row's entries, weighted, or where r->weights has dims 0 as they
 // are
 struct tensor expert_sum(struct context *c, struct tensor x, const struct routes *r);
+// to [n, width] += expert_sum(x); returns to.
+struct tensor expert_sum_to(struct context *c, struct tensor to, struct tensor x,
+                            const struct routes *r);
 
 // to [n] I32 = of each row of x [n, width] the first of its greatest elements; NaN counts as the
 // least, and where a row has one the result is -1 - the choice. Returns to.
@@ -302,7 +309,7 @@ struct recording_key {
     int64_t rows;
 };
 bool step_replay(struct context *c, int64_t rows);
-void step_record(struct context *c);
+void step_record(struct context *c, int64_t rows);
 void step_recorded(struct context *c, int64_t rows);
 
 #endif

@@ -80,7 +80,13 @@ struct ops {
     void (*expert_glu)(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
                        const struct matrices *gate, const struct matrices *up,
                        const struct gating *g);
+    // of x [n, in]; false: not done. May be NULL
+    bool (*expert_glu_rows)(struct context *c, struct tensor y, struct tensor x,
+                            const struct routes *r, const struct matrices *gate,
+                            const struct matrices *up, const struct gating *g);
     void (*expert_sum)(struct context *c, struct tensor y, struct tensor x, const struct routes *r);
+    void (*expert_sum_to)(struct context *c, struct tensor to, struct tensor x,
+                          const struct routes *r); // may be NULL
     void (*convolve)(struct context *c, struct tensor y, struct tensor x, struct tensor w,
                      struct tensor b, const struct rows *rows, struct tensor state);
     void (*selective_scan)(struct context *c, struct tensor y, const struct scan_inputs *in,
@@ -102,7 +108,7 @@ struct ops {
     // Recorded steps; NULL where the device has none. replay: whether there is one, which then
     // runs.
     bool (*replay)(struct context *c, const struct recording_key *key);
-    void (*record)(struct context *c);
+    void (*record)(struct context *c, int64_t rows);
     void (*recorded)(struct context *c, const struct recording_key *key); // and runs it
     void (*forget)(struct device *d);                                     // drops all
 

@@ -156,7 +156,7 @@ static void compute_steady(struct engine *e, const struct step_input *in) {
     int64_t n = in->rows.n;
     if (step_replay(c, n)) return;
     bool record = e->met[n];
-    if (record) step_record(c);
+    if (record) step_record(c, n);
     compute(e, in, true);
     if (record) step_recorded(c, n);
     e->met[n] = true;

@@ -408,7 +408,7 @@ static struct tensor feed(struct context *c, const struct layer_spec *spec, cons
     switch (spec->ffn) {
     case FFN_MLP: return mlp_forward(c, &l->mlp, (struct input){.x = h}, (struct tensor){0});
     case FFN_RWKV7: return rwkv7_ffn_forward(c, &l->rwkv7_ffn, h, rows, state->fixed[2]);
-    case FFN_MOE: return moe_forward(c, &l->moe, h);
+    case FFN_MOE: return moe_forward(c, &l->moe, h, (struct tensor){0});
     case FFN_NONE: break;
     }
     return h;
@@ -446,9 +446,11 @@ static bool mix_into(struct context *c, const struct decoder *d, int64_t i, stru
 
 static bool feed_into(struct context *c, const struct layer_spec *spec, const struct layer *l,
                       struct tensor x) {
-    if (spec->ffn != FFN_MLP || !is_plain(spec, NORM_FFN_OUT)) return false;
-    mlp_forward(c, &l->mlp, input_of(spec, l, NORM_FFN, x), x);
-    return true;
+    struct input in = input_of(spec, l, NORM_FFN, x);
+    if (!is_plain(spec, NORM_FFN_OUT)) return false;
+    if (spec->ffn == FFN_MLP) mlp_forward(c, &l->mlp, in, x);
+    if (spec->ffn == FFN_MOE) moe_forward(c, &l->moe, input_forward(c, in), x);
+    return spec->ffn == FFN_MLP || spec->ffn == FFN_MOE;
 }
 
 // x [n, hidden], the residual stream, takes layer i in.

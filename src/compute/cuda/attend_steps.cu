@@ -164,7 +164,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
 template <int D, bool BRAIN> static void launch_steps(struct context *c, struct attend *a) {
     int64_t blocks = a->n * a->kv_heads * ceil_div(a->group, HEADS);
     int64_t processors = c->dev->cuda->processors;
-    int warps = blocks >= 4 * processors ? 1 : blocks >= 2 * processors ? 2 : WARPS;
+    int warps = blocks >= 2 * processors ? 1 : blocks >= processors ? 2 : WARPS;
     int64_t most = ceil_div(a->pages * a->page, KEYS * warps);
     a->splits = processors / blocks;
     if (a->splits > most) a->splits = most;

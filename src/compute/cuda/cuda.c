@@ -82,8 +82,9 @@ static bool replay(struct context *c, const struct recording_key *key) {
     return false;
 }
 
-static void record(struct context *c) {
+static void record(struct context *c, int64_t rows) {
     struct cuda *cuda = c->dev->cuda;
+    cuda->is_single = rows == 1;
     cuda->is_recording =
         cuda_ok(&c->err, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeRelaxed),
                 "recording a step");
@@ -155,7 +156,9 @@ static const struct ops cuda_ops = {
     .route = cuda_route,
     .expert_linear = cuda_expert_linear,
     .expert_glu = cuda_expert_glu,
+    .expert_glu_rows = cuda_expert_glu_rows,
     .expert_sum = cuda_expert_sum,
+    .expert_sum_to = cuda_expert_sum_to,
     .convolve = cuda_convolve,
     .selective_scan = cuda_selective_scan,
     .ssd_scan = cuda_ssd_scan,

@@ -18,7 +18,7 @@ struct cuda {
     struct blas *blas;
     struct recording *recording; // kept steps
     int recordings;
-    bool is_recording;
+    bool is_recording, is_single;    // a step, of one row
     int32_t *arrived;                // [ARRIVED] counters of blocks, zeros between launches
     bool pairs;                      // a launch may begin while the one before it ends
     size_t block_shared, all_shared; // shared memory of a block at most, and of a processor
@@ -96,9 +96,15 @@ void cuda_log_decay(struct context *c, struct tensor y, struct tensor x, struct 
 void cuda_delta_rule(struct context *c, struct tensor y, const struct delta_inputs *in,
                      const struct delta *d, const struct rows *rows, struct tensor state);
 // Experts' products of one row's choice, of a stack that is read at memory speed; gated where there
-// is `up`. False: not done.
+// is `up`. shared: x is that row, not an entry a row. False: not done.
 bool stream_experts(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
-                    const struct matrices *w, const struct matrices *up, const struct gating *g);
+                    const struct matrices *w, const struct matrices *up, const struct gating *g,
+                    bool shared);
+bool cuda_expert_glu_rows(struct context *c, struct tensor y, struct tensor x,
+                          const struct routes *r, const struct matrices *gate,
+                          const struct matrices *up, const struct gating *g);
+void cuda_expert_sum_to(struct context *c, struct tensor to, struct tensor x,
+                        const struct routes *r);
 bool cuda_measure(struct device *d, struct device_speed *out, struct error *e);
 
 #endif

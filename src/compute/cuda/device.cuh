@@ -23,22 +23,21 @@ static __device__ __forceinline__ void wait_for_input() {
 template <typename... Params, typename... Args>
 static void launch(struct context *c, const char *op, void (*kernel)(Params...), dim3 grid,
                    int threads, size_t shared, Args... args) {
-    cudaLaunchAttribute attribute[1] = {};
+    cudaLaunchAttribute attribute[2] = {};
     attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute[0].val.programmaticStreamSerializationAllowed = 1;
+    // In a step of one row each kernel begins while the one before ends, if both split a
+    // processor's memory alike. In others the products want more of it as cache.
+    const struct cuda *d = c->dev->cuda;
+    attribute[1].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+    attribute[1].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = dim3((unsigned)threads);
     config.dynamicSmemBytes = shared;
-    config.stream = c->dev->cuda->stream;
+    config.stream = d->stream;
     config.attrs = attribute;
-    config.numAttrs = c->dev->cuda->pairs ? 1 : 0;
-    // Kernels that split a processor's memory alike can share it, so one may begin beside another.
-    if (c->dev->cuda->is_recording)
-        cuda_ok(&c->err,
-                cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                     cudaSharedmemCarveoutMaxShared),
-                op);
+    config.numAttrs = !d->pairs ? 0 : d->is_recording && d->is_single ? 2 : 1;
     cuda_ok(&c->err, cudaLaunchKernelEx(&config, kernel, Params(args)...), op);
 }
 

@@ -356,18 +356,9 @@ static void launch_some(struct context *c, const struct expert_product &p, const
         launch_some<BITS, 128>(c, p, x, m, out);
 }
 
-// x and room for it rounded, and how it stands there.
-enum order { NOT_YET, IN_ORDER, IN_PAIRS };
-struct rounded {
-    struct tensor x, room;
-    enum order is;
-};
-
 static void some_experts(struct context *c, const struct expert_product &p, struct rounded *q,
                          int64_t out, int kind) {
-    enum order order = is_paired(kind) ? IN_PAIRS : IN_ORDER;
-    if (q->is != order) round_x(c, q->room, q->x, order == IN_PAIRS);
-    q->is = order;
+    round_once(c, q, is_paired(kind));
 #define CALL(KIND, AHEAD, BLOCKS) launch_some<KIND>(c, p, q->room.data, q->x.n[0], out)
     BY_KIND(kind, CALL)
 #undef CALL
@@ -381,7 +372,7 @@ static void expert_linear(struct context *c, struct tensor y, struct rounded *q,
     int kind = c->precision == PRECISION_NATIVE ? kind_of_all(w) : 0;
     if (!kind) {
         exact_experts(c, p, m, out);
-    } else if (stream_experts(c, y, q->x, r, w, NULL, NULL)) {
+    } else if (stream_experts(c, y, q->x, r, w, NULL, NULL, false)) {
         return;
     } else if (few_each(m, w->n, in)) {
 #define CALL(KIND, AHEAD, BLOCKS) launch_few<KIND, 1, AHEAD, BLOCKS>(c, p, m, out)
@@ -406,7 +397,7 @@ void cuda_expert_glu(struct context *c, struct tensor y, struct tensor x, const 
     int64_t m = x.n[0], in = x.n[1], out = y.n[1];
     bool native = c->precision == PRECISION_NATIVE && !c->dry;
     int kind = native ? kind_of_all(gate) : 0;
-    if (kind && stream_experts(c, y, x, r, gate, up, g)) return;
+    if (kind && stream_experts(c, y, x, r, gate, up, g, false)) return;
     if (kind && m > 0 && few_each(m, gate->n, in) && kind_of_all(up) && same_kind(gate->w, up->w)) {
         struct expert_product p = product_of(y, x, r, gate);
         p.w[1] = up->on_device, p.gating = *g;
@@ -428,21 +419,31 @@ void cuda_expert_glu(struct context *c, struct tensor y, struct tensor x, const 
 }
 
 static __global__ void sum_kernel(float *y, int64_t ldy, const float *x, int64_t ldx, int width,
-                                  const int32_t *place, const float *weight, int top) {
+                                  const int32_t *place, const float *weight, int top, bool add) {
     wait_for_input();
     int64_t row = blockIdx.x;
     int i = blockIdx.y * blockDim.x + threadIdx.x;
     if (i >= width) return;
-    float sum = 0;
+    float sum = add ? y[row * ldy + i] : 0.0f;
     for (int k = 0; k < top; k++)
         sum += (weight ? weight[row * top + k] : 1.0f) * x[place[row * top + k] * ldx + i];
     y[row * ldy + i] = sum;
 }
 
-void cuda_expert_sum(struct context *c, struct tensor y, struct tensor x, const struct routes *r) {
+static void sum_experts(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
+                        bool add) {
     if (!y.n[0] || !y.n[1]) return;
     launch(c, "experts", sum_kernel, dim3((unsigned)y.n[0], (unsigned)ceil_div(y.n[1], 256)), 256,
            0, (float *)y.data, y.stride[0], (const float *)x.data, x.stride[0], (int)y.n[1],
            (const int32_t *)r->place.data,
-           (const float *)(r->weights.dims ? r->weights.data : NULL), (int)r->ids.n[1]);
+           (const float *)(r->weights.dims ? r->weights.data : NULL), (int)r->ids.n[1], add);
+}
+
+void cuda_expert_sum(struct context *c, struct tensor y, struct tensor x, const struct routes *r) {
+    sum_experts(c, y, x, r, false);
+}
+
+void cuda_expert_sum_to(struct context *c, struct tensor to, struct tensor x,
+                        const struct routes *r) {
+    sum_experts(c, to, x, r, true);
 }

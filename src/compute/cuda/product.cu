@@ -195,41 +195,40 @@ static void few(struct context *c, int count, const struct tensor y[], struct te
 
 // What products of more than a few rows work in. Sizes grow with n, so a dry run finds the most.
 struct work {
-    struct tensor x, w, parts;
+    struct tensor w, parts;
     int64_t band; // rows of a weight that w holds
 };
 
 static struct work reserve(struct context *c, int64_t n, const struct weight *w) {
     struct work k = {};
     bool quantized = w->layout != WEIGHT_DENSE || w->data.type != DT_BF16;
-    int64_t x[] = {n, w->in}, parts[] = {parts_most(c)};
+    int64_t parts[] = {parts_most(c)};
     k.band = BAND_ELEMENTS / w->in + 1;
     if (k.band > w->out) k.band = w->out;
     int64_t band[] = {k.band, w->in};
-    k.x = scratch_tensor(c, DT_BF16, 2, x);
     k.parts = scratch_tensor(c, DT_F32, 1, parts);
     if (quantized && c->dev->cuda->blas && (n > SOME || c->dry))
         k.w = scratch_tensor(c, DT_BF16, 2, band);
     return k;
 }
 
-static void some(struct context *c, struct tensor y, struct tensor x, const struct weight *w,
+static void some(struct context *c, struct tensor y, struct rounded *x, const struct weight *w,
                  const struct work *k, int kind) {
     struct some f = {};
     f.w = matrix_of(w, (float *)y.data, y.stride[0]), f.shape = shape_of(w);
-    f.x = (const __nv_bfloat16 *)k->x.data, f.n = x.n[0];
-    round_x(c, k->x, x, is_paired(kind));
+    f.x = (const __nv_bfloat16 *)x->room.data, f.n = x->x.n[0];
+    round_once(c, x, is_paired(kind));
 #define CALL(KIND, AHEAD, BLOCKS) launch_some<KIND>(c, f, (float *)k->parts.data)
     BY_KIND(kind, CALL)
 #undef CALL
 }
 
 // False: cuBLASLt would not.
-static bool many(struct context *c, struct tensor y, struct tensor x, const struct weight *w,
+static bool many(struct context *c, struct tensor y, struct rounded *x, const struct weight *w,
                  const struct work *k, int kind) {
     struct cuda *d = c->dev->cuda;
-    int64_t n = x.n[0];
-    round_x(c, k->x, x, false);
+    int64_t n = x->x.n[0];
+    round_once(c, x, false);
     for (int64_t row = 0; row < w->out && !c->err.set; row += k->band) {
         int64_t count = w->out - row < k->band ? w->out - row : k->band;
         const void *band = (const uint16_t *)w->data.data + row * w->data.stride[0];
@@ -242,8 +241,8 @@ static bool many(struct context *c, struct tensor y, struct tensor x, const stru
             band = k->w.data;
         }
         int64_t ld = kind == DENSE_BF16 ? w->data.stride[0] : w->in;
-        if (!blas_product(d->blas, d->stream, (float *)y.data + row, y.stride[0], k->x.data, band,
-                          ld, n, count, w->in))
+        if (!blas_product(d->blas, d->stream, (float *)y.data + row, y.stride[0], x->room.data,
+                          band, ld, n, count, w->in))
             return false;
     }
     if (w->bias.dims)
@@ -252,14 +251,15 @@ static bool many(struct context *c, struct tensor y, struct tensor x, const stru
     return true;
 }
 
-static void product(struct context *c, struct tensor y, struct tensor x, const struct weight *w) {
+static void product(struct context *c, struct tensor y, struct rounded *x, const struct weight *w) {
     size_t mark = scratch_mark(c);
-    struct work k = reserve(c, x.n[0], w);
+    int64_t n = x->x.n[0];
+    struct work k = reserve(c, n, w);
     int kind = kind_of(w);
     if (!c->dry && !c->err.set) {
-        bool blas = c->dev->cuda->blas && (kind == DENSE_BF16 || x.n[0] > SOME);
+        bool blas = c->dev->cuda->blas && (kind == DENSE_BF16 || n > SOME);
         if (!kind)
-            exact(c, y, x, w);
+            exact(c, y, x->x, w);
         else if (!blas || !many(c, y, x, w, &k, kind))
             some(c, y, x, w, &k, kind);
     }
@@ -271,10 +271,13 @@ void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor 
     int64_t n = x.n[0];
     if (!n && !c->dry) return;
     bool fast = c->precision == PRECISION_NATIVE;
+    size_t mark = scratch_mark(c);
+    struct rounded q = {x, {}, NOT_YET}; // once for all
+    if (c->dry || (fast && !is_few(n, x.n[1]))) q.room = scratch_tensor(c, DT_BF16, 2, x.n);
     for (int i = 0; i < count;) {
         if (c->dry || !fast || !kind_of(w[i]) || !is_few(n, w[i]->in)) {
             if (c->dry || fast)
-                product(c, y[i], x, w[i]);
+                product(c, y[i], &q, w[i]);
             else
                 exact(c, y[i], x, w[i]);
             i++;
@@ -286,6 +289,7 @@ void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor 
         if (!cuda_around(c, &a)) few(c, same, y + i, x, w + i, false, ACT_SILU);
         i += same;
     }
+    scratch_release(c, mark);
 }
 
 void cuda_glu(struct context *c, struct tensor y, struct tensor x, const struct weight *gate,

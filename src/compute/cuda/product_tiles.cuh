@@ -403,6 +403,19 @@ static inline void round_x(struct context *c, struct tensor to, struct tensor x,
            (__nv_bfloat16 *)to.data, (const float *)x.data, x.stride[0], x.n[0], x.n[1], paired);
 }
 
+// x and room for it rounded, and how it stands there.
+enum order { NOT_YET, IN_ORDER, IN_PAIRS };
+struct rounded {
+    struct tensor x, room;
+    enum order is;
+};
+
+static inline void round_once(struct context *c, struct rounded *q, bool paired) {
+    enum order order = paired ? IN_PAIRS : IN_ORDER;
+    if (q->is != order) round_x(c, q->room, q->x, paired);
+    q->is = order;
+}
+
 // --- choosing ------------------------------------------------------------------------------------
 
 enum { FEW_SHARED = 96 << 10 };

@@ -83,7 +83,7 @@ struct expert_stream {
     int per, items;             // pairs of rows of an entry, and of all
     struct stream_shape shape;
     const float *x;
-    int64_t ldx, ldy, out;
+    int64_t ldx, ldy, out; // ldx 0: all entries have one row
     float *y;
     struct gating gating;
 };
@@ -115,7 +115,7 @@ static __global__ void __launch_bounds__(STREAM_THREADS, 2)
         return Format::pair(a, a, row, row + 1 < f.out ? row + 1 : row);
     };
     auto ready = [&] {
-        for (int e = 0; e < entries; e++) {
+        for (int e = 0; e < (f.ldx ? entries : 1); e++) {
             struct stream_x x = {f.x + (entry + e) * f.ldx, false, NULL, 0};
             stage_row<Format>(xs + e * x_size, x, f.shape.in);
         }
@@ -132,15 +132,16 @@ static __global__ void __launch_bounds__(STREAM_THREADS, 2)
     };
     stream_items<Format>(
         ring, from + warp, STREAM_WARPS, to, f.shape, rows, ready,
-        [&](int item) { return xs + (item / f.per - entry) * x_size; }, done);
+        [&](int item) { return xs + (f.ldx ? (item / f.per - entry) * x_size : 0); }, done);
 }
 
 // --- choosing ------------------------------------------------------------------------------------
 
-// Blocks a processor, each with a ring: the next launch's take the place of those that end.
+// Blocks a processor where two have room, each with a ring: the next launch's take the place of
+// those that end.
 enum { STREAM_BLOCKS = 2 };
 typedef four_format<2, 3> four;
-typedef dense_format<2, 5> dense;
+typedef dense_format<4, 4> dense;
 
 static bool begins_at(const void *p, int64_t step, size_t align) {
     return ((uintptr_t)p | (uintptr_t)step * 2) % align == 0;
@@ -235,7 +236,8 @@ static bool launch_experts(struct context *c, const struct expert_stream &f, boo
 }
 
 bool stream_experts(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
-                    const struct matrices *w, const struct matrices *up, const struct gating *g) {
+                    const struct matrices *w, const struct matrices *up, const struct gating *g,
+                    bool shared) {
     struct expert_stream f = {};
     bool fits = r->ids.n[0] == 1 && kind_of(w->w) == FOUR_BF16 && sides_begin_at(w->w, 4) &&
                 stack_of(w, &f.w[0]) && (f.w[0].scales | f.w[0].biases) % 4 == 0 &&
@@ -253,10 +255,16 @@ bool stream_experts(struct context *c, struct tensor y, struct tensor x, const s
     }
     f.ids = (const int32_t *)r->ids.data, f.order = (const int32_t *)r->order.data;
     f.out = w->w->out, f.per = (int)(up ? f.out : ceil_div(f.out, 2));
-    f.items = f.per * (int)x.n[0];
-    f.x = (const float *)x.data, f.ldx = x.stride[0];
+    f.items = f.per * (int)r->order.n[0];
+    f.x = (const float *)x.data, f.ldx = shared ? 0 : x.stride[0];
     f.y = (float *)y.data, f.ldy = y.stride[0];
     typedef four_format<1, 6> short_four;
     return f.shape.in > 1024 ? launch_experts<four>(c, f, up)
                              : launch_experts<short_four>(c, f, up);
+}
+
+bool cuda_expert_glu_rows(struct context *c, struct tensor y, struct tensor x,
+                          const struct routes *r, const struct matrices *gate,
+                          const struct matrices *up, const struct gating *g) {
+    return c->precision == PRECISION_NATIVE && stream_experts(c, y, x, r, gate, up, g, true);
 }

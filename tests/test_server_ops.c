@@ -33,7 +33,7 @@ static void socket_file(void **state) {
     assert_true(S_ISSOCK(st.st_mode));
     assert_int_equal(st.st_mode & 0777, 0660);
     expect_greeting(&s);
-    assert_true(server_says(&s, "info: unix req_"));
+    server_wait_for(&s, "info: unix req_");
     assert_int_equal(run_to_end(ARGS("-m", MODEL, "--host", path), "another server listens there"),
                      1);
     expect_greeting(&s);
@@ -288,8 +288,8 @@ static void asked_for_logs(void **state) {
                           "--no-log-prefix", "--log-file", path));
     ask_secret(&s, "X-Forwarded-For: 10.0.0.9\r\n");
     server_wait_for(&s, "13 tokens stop, 0 cached, queued 0.");
-    assert_true(server_says(&s, " 127.0.0.1(10.0.0.9) req_"));
-    assert_true(server_says(&s, "body {\"messages\":[{\"role\":\"user\",\"content\":\"" SECRET));
+    server_wait_for(&s, " 127.0.0.1(10.0.0.9) req_");
+    server_wait_for(&s, "body {\"messages\":[{\"role\":\"user\",\"content\":\"" SECRET);
     assert_false(server_says(&s, "mlxcel-server: info:"));
     server_wait_for(&s, "Z text (Llama) is loaded");
     assert_int_equal(server_stop(&s), 0);

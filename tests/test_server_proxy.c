@@ -84,7 +84,7 @@ static void whole(void **state) {
     (void)state;
     if (!there) skip();
     expect_text_from(&proxy, TEXT, "{\"prompt\":\"\\n\",\"temperature\":0}", GREETING, "stop");
-    assert_true(server_says(&server, "info: unix(127.0.0.1) req_"));
+    server_wait_for(&server, "info: unix(127.0.0.1) req_");
 }
 
 // The few bytes of a comment come at once, and a client's leaving is seen behind the proxy.

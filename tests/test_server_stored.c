@@ -395,7 +395,7 @@ static void no_store(void **state) {
     assert_int_equal(server_stop(&s), 0);
     unsetenv("XDG_STATE_HOME");
     assert_false(server_launch(&s, ARGS("-m", MODEL, "--responses-store-file", "/dev/null/x")));
-    assert_true(server_says(&s, "--responses-store-file"));
+    server_wait_for(&s, "--responses-store-file");
     assert_int_equal(server_end(&s), 1);
 }
 

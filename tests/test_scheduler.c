@@ -201,7 +201,8 @@ static void submit(struct world *w) {
                         .n = q->n,
                         .max_new = new,
                         .salt = pick(w, 10) == 0,
-                        .uncached = pick(w, 20) == 0};
+                        .uncached = pick(w, 20) == 0,
+                        .priority = pick(w, 5) ? 0 : (int64_t)pick(w, 5) - 2};
     q->number = sched_submit(&w->s, &r, NULL);
 }
 
@@ -244,8 +245,13 @@ static void take_events(struct world *w) {
     }
 }
 
-// The request that came first always has a place, and no one waits for ever.
+// They go by priority and then as they came; the first always has a place, and none waits for ever.
 static void check_progress(struct world *w) {
+    for (size_t i = 1; i < w->s.tasks; i++) {
+        const struct task *a = w->s.task[i - 1], *b = w->s.task[i];
+        int64_t behind = (b->priority - a->priority) * ENGINE_OVERTAKES + b->number - a->number;
+        assert_true(behind > 0 || (behind == 0 && a->number < b->number));
+    }
     if (w->s.tasks) assert_true(w->s.turns > 0 && w->s.task[0]->seq >= 0);
     for (int i = 0; i < MOST_REQUESTS; i++)
         if (w->seen[i].number && ++w->seen[i].age > 20000) fail_msg("a request starves");
@@ -360,7 +366,60 @@ static void test_random_requests(void **unused) {
     device_close(dev);
 }
 
+// With one place: a lower priority stops even what runs, a higher one waits, others go as they
+// came; what many came before is not overtaken.
+static void test_priorities(void **unused) {
+    (void)unused;
+    static const int64_t priority[] = {0, 0, -1, 1, 0}, finish[] = {3, 1, 2, 5, 4};
+    enum { REQUESTS = sizeof priority / sizeof *priority };
+    const struct limits limits = {.context = CONTEXT, .sequences = 1, .batch = 64, .chunk = 40};
+    const struct state_plan plan = {.layer = &full,
+                                    .layers = 1,
+                                    .context = CONTEXT,
+                                    .sequences = 1,
+                                    .tokens = CONTEXT,
+                                    .chunk = 40,
+                                    .k_type = DT_F32,
+                                    .v_type = DT_F32};
+    struct error e = {0};
+    struct device *dev = device_open("cpu", &(struct device_options){.pool.threads = 1}, &e);
+    assert_non_null(dev);
+    static const int32_t ids[] = {1, 2, 3};
+    struct world w;
+    open_world(&w, dev, &plan, &limits);
+    for (int round = 0; round < 2; round++) {
+        // In the second, the last is of a better priority, but comes too late.
+        int64_t over[REQUESTS], n = 0, first = w.s.last_number + 1;
+        for (int i = 0; i < REQUESTS; i++) {
+            struct request_seen *q = seen_of(&w, 0);
+            *q = (struct request_seen){.n = 3, .prompt = 3, .end = 23};
+            memcpy(q->ids, ids, sizeof ids);
+            bool late = round && i == REQUESTS - 1;
+            if (late) w.s.last_number += ENGINE_OVERTAKES;
+            struct request r = {.prompt = ids, .n = 3, .max_new = 20};
+            r.priority = round ? -late : priority[i];
+            q->number = sched_submit(&w.s, &r, NULL);
+            step(&w);
+        }
+        while (sched_busy(&w.s)) {
+            step(&w);
+            for (int i = 0; i < REQUESTS && n < w.finished - round * REQUESTS; i++) {
+                int64_t number = first + i + (round && i == REQUESTS - 1 ? ENGINE_OVERTAKES : 0);
+                bool told = false;
+                for (int64_t k = 0; k < n; k++) told |= over[k] == i + 1;
+                if (!told && !sched_task(&w.s, number)) over[n++] = i + 1;
+            }
+        }
+        assert_int_equal(n, REQUESTS);
+        for (int i = 0; i < REQUESTS; i++) assert_int_equal(over[i], round ? i + 1 : finish[i]);
+    }
+    sched_close(&w.s);
+    state_close(&w.state);
+    device_close(dev);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_requests)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_requests),
+                                       cmocka_unit_test(test_priorities)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

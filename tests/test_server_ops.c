@@ -65,6 +65,7 @@ static void shared_port(void **state) {
     server_start(&b, ARGS("-m", MODEL, "--reuse-port", "--port", port));
     assert_int_equal(a.port, b.port);
     assert_int_equal(server_stop(&a), 0);
+    server_wait_for(&b, "is loaded"); // who was asked until now may have been the other
     expect_greeting(&b);
     assert_int_equal(server_stop(&b), 0);
 }

@@ -97,7 +97,10 @@ struct request {
     uint64_t salt;        // only requests with the same salt share what was computed
     size_t common;        // tokens that other requests are likely to begin with too; 0: not known
     bool uncached;        // this one shares nothing
+    int64_t priority;     // lower ones go first: for each less, ahead of ENGINE_OVERTAKES requests
+                          // that came before, and no more, so that none waits for ever
 };
+enum { ENGINE_OVERTAKES = 64, ENGINE_PRIORITY_MOST = 1000 };
 
 enum finish {
     FINISH_NOT,

@@ -65,10 +65,13 @@ static int64_t add_task(struct schedule *s, struct task task) {
     *t = task;
     outgrows(s, t);
     t->number = ++s->last_number;
+    t->order = t->number + ENGINE_OVERTAKES * t->priority;
     t->seq = -1;
     t->draft = mem_array((size_t)s->limits.drafts, sizeof *t->draft);
     s->task = mem_grow(s->task, &s->task_cap, s->tasks + 1, sizeof *s->task);
-    s->task[s->tasks++] = t;
+    size_t at = s->tasks++;
+    for (; at && s->task[at - 1]->order > t->order; at--) s->task[at] = s->task[at - 1];
+    s->task[at] = t;
     return t->number;
 }
 
@@ -96,6 +99,7 @@ int64_t sched_submit(struct schedule *s, const struct request *r, struct sampler
         .prompt_logits = r->prompt_logits,
         .uncached = r->uncached,
         .common = r->common / P * P,
+        .priority = r->priority,
         .before = digest_next(s->seed, salt, 2),
     };
     copy_ids(&t, r->prompt, r->stop_ids);
@@ -114,6 +118,7 @@ int64_t sched_fork(struct schedule *s, const struct task *from, struct sampler *
         .chances = from->chances,
         .tops = from->tops,
         .uncached = from->uncached,
+        .priority = from->priority,
         .before = from->before,
         .grown = from->grown,
         .origin = from->number,
@@ -217,7 +222,7 @@ static int64_t free_seq(const struct schedule *s) {
     return -1;
 }
 
-// The last of those that came after task i gives up its place.
+// The last of those behind task i gives up its place.
 static bool preempt(struct schedule *s, size_t i) {
     for (size_t j = s->tasks; --j > i;) {
         if (s->task[j]->seq < 0) continue;
@@ -233,8 +238,8 @@ static bool find_place(struct schedule *s, struct task *t) {
     return seq >= 0 && begin(s, t, seq);
 }
 
-// In the order they came: one that does not fit yet is not overtaken. The first of all, and one
-// that is to begin anew, need not wait for those that came later.
+// In their order: one that does not fit yet is not overtaken by those behind it. The first of all,
+// and one that is to begin anew, need not wait for those.
 static void admit(struct schedule *s) {
     for (size_t i = 0; i < s->tasks; i++) {
         struct task *t = s->task[i];

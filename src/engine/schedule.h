@@ -2,9 +2,10 @@
 // can be tested without one.
 //
 // A request waits until there is a place and pages for what it has so far. Rows of requests that
-// are being answered go first, then chunks of prompts, in the order they came. When pages run out,
-// the request that came last gives all of its own back and waits again; what it had computed may
-// still be found when its turn comes. So the oldest request always goes on.
+// are being answered go first, then chunks of prompts, in their order: they go as they came, but
+// for those of another priority, which may overtake so many. When pages run out, the last request
+// gives all of its own back and waits again; what it had computed may still be found when its turn
+// comes. So the first request always goes on.
 //
 //   while (sched_busy(s)) {
 //       if (!sched_plan(s)) continue;
@@ -22,7 +23,8 @@
 // One request on its way.
 struct task {
     int64_t number;
-    int32_t *ids; // the prompt, then what was generated
+    int64_t priority, order; // tasks go by order: the number, moved by the priority
+    int32_t *ids;            // the prompt, then what was generated
     size_t n, cap, prompt;
     size_t done; // tokens that the state holds
     size_t end;  // n may grow to this
@@ -77,7 +79,7 @@ struct schedule {
     struct limits limits;
     struct state *state;
     struct digest seed;
-    struct task **task; // in the order they came
+    struct task **task; // in the order they go, which is that of their coming but for priorities
     size_t tasks, task_cap;
     struct turn *turn; // of the step, in the order of its rows
     size_t turns, turn_cap;

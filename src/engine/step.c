@@ -38,6 +38,9 @@ static bool check_request(const struct engine *e, const struct request *r, struc
     if (r->max_new && r->n == (size_t)context)
         return fail(err, "the prompt fills the context of %lld tokens (--ctx-size)",
                     (long long)context);
+    if (r->priority < -ENGINE_PRIORITY_MOST || r->priority > ENGINE_PRIORITY_MOST)
+        return fail(err, "the priority is %lld; it may be from %d to %d", (long long)r->priority,
+                    -ENGINE_PRIORITY_MOST, ENGINE_PRIORITY_MOST);
     if (r->loop.most && !loop_check(&r->loop, err)) return false;
     return check_ids(e, r->prompt, r->n, "prompt", err) && sampling_check(&r->sampling, err);
 }

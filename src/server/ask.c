@@ -226,7 +226,9 @@ bool ask_common(struct ask *a, struct json_object *o, const struct text_model *m
                 struct refusal *r) {
     bool cached = true;
     if (!read_limits(a, o, r) || !ask_sampling(a, o, m, r) || !read_stops(a, o, r)) return false;
-    if (!body_flag(o, "cache_prompt", &cached, r)) return false;
+    if (!body_flag(o, "cache_prompt", &cached, r) ||
+        !body_whole(o, "priority", -ENGINE_PRIORITY_MOST, ENGINE_PRIORITY_MOST, &a->priority, r))
+        return false;
     a->uncached = !cached;
     return body_flag(o, "timings_per_token", &a->timings, r) &&
            body_flag(o, "return_progress", &a->progress, r);

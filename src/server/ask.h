@@ -38,6 +38,7 @@ struct ask {
     // Of these, those that it may call and in no other way than their schemas say; NULL: all, as it
     // likes. Owned.
     struct json_object *callable;
+    int64_t priority;         // lower ones go first (struct request)
     int64_t max_new;          // -1: as many as the context holds
     struct sampling sampling; // its arrays are the ask's
     struct loop loop;

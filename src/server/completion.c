@@ -49,6 +49,7 @@ static void submit(struct completion *c, struct refusal *r) {
                 .stop_count = a->stop_ids.n,
                 .common = a->prompt.common,
                 .uncached = a->uncached || c->service->o->uncached,
+                .priority = a->priority,
             },
         .prompt = prompt,
         .prompts = 1 + a->mores,

@@ -286,8 +286,8 @@ static void check_stacked(struct machine *m) {
             float *up = get(m, linear(&m->c, row, &w[1][id[order[i]]]));
             double both[OUT], most = 0;
             for (int64_t o = 0; o < OUT; o++) {
-                double a = g.limit > 0 ? fmin(want[o], g.limit) : want[o], b = up[o];
-                if (g.limit > 0) b = fmax(fmin(b, g.limit), -g.limit);
+                double a = (double)want[o], b = (double)up[o], limit = (double)g.limit;
+                if (limit > 0) a = fmin(a, limit), b = fmax(fmin(b, limit), -limit);
                 both[o] = a / (1 + exp(-a)) * (b + (double)g.plus);
                 most = fmax(most, fabs(both[o]));
             }

@@ -338,6 +338,10 @@ static void refused_bodies(void **state) {
         {CHAT, "", NULL, "must be a JSON object"},
         {CHAT, "{\"messages\":", NULL, "JSON"},
         {CHAT, "[1]", NULL, "must be a JSON object, not an array"},
+        {CHAT, "{\"messages\":[],}", NULL, "not valid JSON"},
+        {CHAT, "{'messages':[]}", NULL, "not valid JSON"},
+        {CHAT, "{\"temperature\":NaN}", NULL, "not valid JSON"},
+        {CHAT, "{}/*a*/", NULL, "JSON"},
         {CHAT, "null", NULL, "the JSON value is null"},
         {CHAT, "{} x", NULL, "text after"},
         {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}", NULL, "JSON"},
@@ -353,9 +357,6 @@ static void refused_bodies(void **state) {
          "messages[0].content is null"},
         {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\"}]}",
          "messages", "messages[1].content is missing"},
-        // Tool calls need no content; but this template does.
-        {CHAT, "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{}]}]}",
-         "messages", "chat template, line 2: 'dict object' has no attribute 'content'"},
         {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "messages", "not a number"},
         {CHAT,
          "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
@@ -363,7 +364,6 @@ static void refused_bodies(void **state) {
          "messages", "messages[0].content[0]: a part of type \"image_url\""},
         {CHAT, "{" HI ",\"temperature\":\"hot\"}", "temperature", "must be a number, not a string"},
         {CHAT, "{" HI ",\"temperature\":-1}", "temperature", "must be from 0 to 100"},
-        {CHAT, "{" HI ",\"temperature\":NaN}", "temperature", "must be from 0 to 100"},
         {CHAT, "{" HI ",\"top_p\":1.5}", "top_p", "must be from 0 to 1"},
         {CHAT, "{" HI ",\"top_k\":1.5}", "top_k", "must be a whole number, not 1.5"},
         {CHAT, "{" HI ",\"top_k\":-2}", "top_k",
@@ -372,8 +372,6 @@ static void refused_bodies(void **state) {
          "\"seed\" is 1e300; it must be from -9223372036854775808 to 9223372036854775807"},
         {CHAT, "{" HI ",\"seed\":9223372036854775808}", "seed", "is 9223372036854775808; it must"},
         {CHAT, "{" HI ",\"max_tokens\":3.5}", "max_tokens", "must be a whole number, not 3.5"},
-        {CHAT, "{" HI ",\"max_tokens\":NaN}", "max_tokens", "must be a whole number, not NaN"},
-        {CHAT, "{" HI ",\"max_tokens\":-Infinity}", "max_tokens", "must be from -1"},
         {CHAT, "{" HI ",\"max_tokens\":\"many\"}", "max_tokens", "a whole number"},
         {CHAT, "{" HI ",\"max_tokens\":-2}", "max_tokens", "must be from -1"},
         {CHAT, "{" HI ",\"stream\":1}", "stream", "must be a boolean"},
@@ -468,7 +466,8 @@ static void long_prompts(void **state) {
     body.n -= strlen("\",\"temperature\":0}");
     str_puts(&body, "x\"}");
     post(&s, &a, TEXT, body.p);
-    expect_refusal(&a, 400, "prompt", "the prompt has 512 tokens; the context holds 512");
+    expect_refusal(&a, 400, "prompt",
+                   "the prompt has 512 tokens, which exceeds the available context size of 512");
     assert_true(sv_find(str_sv(&a.body), sv("\"context_length_exceeded\""), 0) > 0);
     answer_free(&a);
     str_free(&body);

@@ -263,7 +263,9 @@ static void json_logs(void **state) {
     double prompt = json_number_at(o, "prompt_seconds", 0);
     double queue = json_number_at(o, "queue_seconds", 0);
     double made = json_number_at(o, "generation_seconds", 0);
-    assert_true(prompt > 0 && made > 0 && queue + prompt <= first && first <= all);
+    const double rounded = 2e-4; // each is told in tenths of a millisecond, which may be 0
+    assert_true(prompt >= 0 && made >= 0 && queue + prompt <= first + rounded);
+    assert_true(first <= all + rounded);
     assert_true(json_number_at(o, "tokens_per_second", 0) > 1);
     json_object_put(o);
     o = logged(&s, "figures");

@@ -325,7 +325,7 @@ static void refused(void **state) {
     str_puts(&long_input, "{\"input\":\"");
     for (int i = 0; i < 70000; i++) str_addc(&long_input, 'x');
     str_puts(&long_input, "\"}");
-    expect_refused(&text, RESPONSES, long_input.p, "input", "the context holds");
+    expect_refused(&text, RESPONSES, long_input.p, "input", "exceeds the available context size");
     str_free(&long_input);
 }
 

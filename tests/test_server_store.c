@@ -40,8 +40,10 @@ static struct responses_store *open_store(int64_t entries, int64_t bytes, int64_
     struct error e = {0};
     struct responses_store_options o = {file, entries, bytes, ttl};
     struct responses_store *s = responses_store_open(&o, &e);
-    if (!s) fail_msg("%s", e.text);
-    assert_null(responses_store_off(s));
+    if (!s)
+        fail_msg("%s", e.text);
+    else
+        assert_null(responses_store_off(s));
     return s;
 }
 

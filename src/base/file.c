@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,8 +122,9 @@ static bool write_into(const char *path, struct sv data, struct error *e) {
 }
 
 static bool replace(const char *path, struct sv data, struct error *e) {
+    static atomic_uint count; // threads may write the same file
     struct str tmp = {0};
-    str_printf(&tmp, "%s.tmp-%d", path, (int)getpid());
+    str_printf(&tmp, "%s.tmp-%d-%u", path, (int)getpid(), atomic_fetch_add(&count, 1));
     int fd = open(tmp.p, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     bool ok = fd >= 0 && write_all(fd, data) && fsync(fd) == 0;
     int why = errno;

@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 
@@ -33,7 +34,29 @@ size_t json_cost(struct sv text) {
            OBJECT * marks['{'];
 }
 
-struct json_object *json_read(struct sv text, const char *what, struct error *e) {
+// The first byte, outside of texts, that no JSON has there, or the comma with nothing behind it;
+// -1: none. json-c lets several pass, even when it is strict.
+static ptrdiff_t stray(struct sv text) {
+    static const char known[] = "{}[]:,\"0123456789+-.eEtrufalsn \t\n\r";
+    bool quoted = false;
+    ptrdiff_t comma = -1;
+    for (size_t i = 0; i < text.n; i++) {
+        char c = text.p[i];
+        if (quoted && c == '\\') i++;
+        if (c == '"') quoted = !quoted;
+        if (quoted) {
+            comma = -1;
+            continue;
+        }
+        if (!c || !strchr(known, c)) return (ptrdiff_t)i;
+        if (c == ' ' || c == '\t' || c == '\n' || c == '\r') continue;
+        if (comma >= 0 && (c == '}' || c == ']')) return comma;
+        comma = c == ',' ? (ptrdiff_t)i : -1;
+    }
+    return -1;
+}
+
+static struct json_object *read(struct sv text, int flags, const char *what, struct error *e) {
     if (text.n > INT32_MAX) {
         fail(e, "%s: %zu bytes of JSON is over the limit of 2 GB", what, text.n);
         return NULL;
@@ -47,6 +70,7 @@ struct json_object *json_read(struct sv text, const char *what, struct error *e)
         return NULL;
     }
     struct json_tokener *t = json_tokener_new_ex(JSON_DEPTH);
+    json_tokener_set_flags(t, flags);
     struct json_object *o = json_tokener_parse_ex(t, text.p, (int)text.n);
     enum json_tokener_error why = json_tokener_get_error(t);
     size_t end = json_tokener_get_parse_end(t);
@@ -64,6 +88,20 @@ struct json_object *json_read(struct sv text, const char *what, struct error *e)
         fail(e, "%s: the JSON value is null", what);
     else
         return o;
+    json_object_put(o);
+    return NULL;
+}
+
+struct json_object *json_read(struct sv text, const char *what, struct error *e) {
+    return read(text, 0, what, e);
+}
+
+struct json_object *json_read_strict(struct sv text, const char *what, struct error *e) {
+    struct json_object *o =
+        read(text, JSON_TOKENER_STRICT | JSON_TOKENER_ALLOW_TRAILING_CHARS, what, e);
+    ptrdiff_t at = o ? stray(text) : -1;
+    if (at < 0) return o;
+    fail(e, "%s: not valid JSON at byte %td: unexpected character", what, at);
     json_object_put(o);
     return NULL;
 }

@@ -14,6 +14,9 @@ enum { JSON_DEPTH = 128, JSON_VALUES = 8 << 20 };
 // which may not be just "null". `what` names the source in errors. The caller owns the document
 // (json_object_put).
 struct json_object *json_read(struct sv text, const char *what, struct error *e);
+// As json_read, but what JSON itself has not, as comments, other quotes or NaN, is an error: for
+// what programs send.
+struct json_object *json_read_strict(struct sv text, const char *what, struct error *e);
 struct json_object *json_read_file(const char *path, size_t limit, struct error *e);
 
 // Members; NULL or the default when the key is absent, null, or of another type.

@@ -62,9 +62,11 @@ void call_fit(struct json_object *message, struct call_form form) {
     json_object_object_add(message, "tool_calls", open);
 }
 
-// Whether the template takes the conversation in a form, and its prompt tells of the call.
-static bool takes(const struct chat_template *t, struct json_object *tokens,
-                  struct call_form form) {
+enum taken { TAKEN_NOT, TAKEN, TAKEN_AND_TOLD };
+
+// Whether the template takes the conversation in a form, and whether its prompt tells of the call.
+static enum taken takes(const struct chat_template *t, struct json_object *tokens,
+                        struct call_form form) {
     static const struct jinja_limits limits = {
         .steps = 1000000, .memory = 16 << 20, .output = 1 << 20, .depth = 500};
     struct error e = {0};
@@ -77,15 +79,20 @@ static bool takes(const struct chat_template *t, struct json_object *tokens,
     json_object_object_add(context, "tools", json_read(sv(functions), "tools", &e));
     json_object_object_add(context, "documents", NULL);
     json_object_object_add(context, "add_generation_prompt", json_object_new_boolean(true));
-    bool told = jinja_render_within(t->compiled, context, &limits, &out, &raised, &e) &&
-                sv_find(str_sv(&out), sv(VALUE), 0) >= 0;
+    enum taken taken = TAKEN_NOT;
+    if (jinja_render_within(t->compiled, context, &limits, &out, &raised, &e))
+        taken = sv_find(str_sv(&out), sv(VALUE), 0) >= 0 ? TAKEN_AND_TOLD : TAKEN;
     json_object_put(context);
     str_free(&out);
-    return told;
+    return taken;
 }
 
 struct call_form call_form_of(const struct chat_template *t, struct json_object *tokens) {
-    for (size_t i = 0; i < FORMS && t->compiled; i++)
-        if (takes(t, tokens, forms[i])) return forms[i];
-    return forms[0];
+    size_t any = FORMS; // of a template that knows no calls: one that is no error
+    for (size_t i = 0; i < FORMS && t->compiled; i++) {
+        enum taken taken = takes(t, tokens, forms[i]);
+        if (taken == TAKEN_AND_TOLD) return forms[i];
+        if (taken == TAKEN && any == FORMS) any = i;
+    }
+    return forms[any == FORMS ? 0 : any];
 }

@@ -164,7 +164,7 @@ static int32_t one_of_values(struct schema *x, const struct shape *h) {
     size_t n;
     int32_t alt = syn_alt(x->s);
     if (!schema_values(x, h, &value, &n)) return 0;
-    for (size_t i = 0; i < n; i++) syn_add(x->s, alt, schema_constant(x, value[i]));
+    for (size_t i = 0; i < n && !x->e->set; i++) syn_add(x->s, alt, schema_constant(x, value[i]));
     free(value);
     return alt;
 }
@@ -219,7 +219,8 @@ int32_t schema_value(struct schema *x, const struct places *list) {
     if (rule < 0 && !x->e->set) {
         rule = syn_rule(x->s, sv_n(at->at, strlen(at->at)));
         map_put(&x->rules, str_sv(&key), rule);
-        if (++x->work > SCHEMA_WORK)
+        x->work += 1 + list->n / 2; // a long list is as much as many
+        if (x->work > SCHEMA_WORK)
             schema_refuse(x, at, "", "the schema has more than %d parts", SCHEMA_WORK);
         if (++x->depth > SCHEMA_DEPTH)
             schema_refuse(x, at, "", "the schema is nested deeper than %d", SCHEMA_DEPTH);
@@ -237,6 +238,7 @@ static bool values_apart(struct schema *x, const struct shape *a, const struct s
     struct json_object **u = NULL, **v = NULL;
     size_t n, m;
     bool ok = schema_values(x, a, &u, &n) && schema_values(x, b, &v, &m);
+    ok = ok && (!m || n <= SCHEMA_VALUES / m);
     for (size_t i = 0; ok && i < n; i++)
         for (size_t k = 0; ok && k < m; k++) ok = !sv_eq(schema_json(u[i]), schema_json(v[k]));
     free(u);

@@ -16,14 +16,15 @@
 #include "grammar/syntax.h"
 
 enum {
-    SCHEMA_DEPTH = 96,      // of lists of places within each other
-    SCHEMA_WORK = 50000,    // lists of places that are looked at
-    SCHEMA_PLACES = 256,    // in a list
-    SCHEMA_PATTERNS = 4,    // of patternProperties, for one object
-    SCHEMA_MEMBERS = 2000,  // properties of one object
-    SCHEMA_COUNTED = 64,    // the same when they are counted
-    SCHEMA_UNIQUE = 8,      // values of an array without repetitions
-    SCHEMA_MULTIPLE = 1000, // of multipleOf
+    SCHEMA_DEPTH = 96,       // of lists of places within each other
+    SCHEMA_WORK = 50000,     // lists of places that are looked at
+    SCHEMA_VALUES = 1 << 20, // values of an enum, times those that each is compared with
+    SCHEMA_PLACES = 256,     // in a list
+    SCHEMA_PATTERNS = 4,     // of patternProperties, for one object
+    SCHEMA_MEMBERS = 2000,   // properties of one object
+    SCHEMA_COUNTED = 64,     // the same when they are counted
+    SCHEMA_UNIQUE = 8,       // values of an array without repetitions
+    SCHEMA_MULTIPLE = 1000,  // of multipleOf
 };
 
 // Keywords of a place that other places in its list stand for.

@@ -377,13 +377,16 @@ static int64_t characters(struct sv s) {
     return n;
 }
 
+// v: one of h->values' own.
 static bool fits_shape(const struct shape *h, struct json_object *v) {
     unsigned type = type_of(v);
     if (!(h->types & type)) return false;
-    for (size_t i = 0; i < h->places->n; i++)
-        if (json_object_is_type(h->places->p[i].schema, json_type_object) &&
-            !in_list(&h->places->p[i], v))
+    for (size_t i = 0; i < h->places->n; i++) {
+        const struct place *at = &h->places->p[i];
+        bool own = at->schema == h->values->schema && !json_at(at->schema, "const");
+        if (!own && json_object_is_type(at->schema, json_type_object) && !in_list(at, v))
             return false;
+    }
     if (type & (TYPE_INTEGER | TYPE_FRACTION)) return schema_in_bounds(h, v);
     if (type != TYPE_STRING) return true;
     int64_t n = characters(json_text(v));
@@ -409,12 +412,17 @@ bool schema_values(struct schema *x, const struct shape *h, struct json_object *
     json_object_object_get_ex(h->values->schema, "const", &one);
     *n = 0;
     *out = NULL;
+    size_t count = 1, most = SCHEMA_VALUES;
     for (size_t i = 0; i < h->places->n; i++) {
         struct json_object *other = json_at(h->places->p[i].schema, "enum");
-        if (other && !json_object_is_type(other, json_type_array))
+        if (!other) continue;
+        if (!json_object_is_type(other, json_type_array))
             return schema_refuse(x, &h->places->p[i], "enum", "it must be a list");
+        if (is_enum && other != list) most /= 1 + json_object_array_length(other); // each with each
     }
-    size_t count = is_enum ? json_object_array_length(list) : 1;
+    if (is_enum) count = json_object_array_length(list);
+    if (count > most)
+        return schema_refuse(x, h->values, "enum", "it has %zu values, which is too many", count);
     *out = mem_array(count, sizeof **out);
     for (size_t i = 0; i < count; i++) {
         struct json_object *v = is_enum ? json_object_array_get_idx(list, i) : one;

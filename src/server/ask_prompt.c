@@ -51,8 +51,8 @@ bool ask_check_length(size_t tokens, const char *param, const struct text_model 
     r->tokens = (int64_t)tokens;
     r->context = (int64_t)context;
     return refuse(r, 400, param,
-                  "the prompt has %zu tokens; the context holds %zu, with the answer (--ctx-size, "
-                  "--parallel)",
+                  "the prompt has %zu tokens, which exceeds the available context size of %zu "
+                  "tokens, with the answer (--ctx-size, --parallel)",
                   tokens, context);
 }
 

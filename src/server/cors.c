@@ -78,6 +78,7 @@ static bool is_local(struct sv origin) {
 }
 
 bool cors_varies(const struct cors *c) {
+    if (!c->origins) return false;
     return c->allowed || !strcmp(c->origins, "localhost") ||
            (!strcmp(c->origins, "*") && c->credentials);
 }

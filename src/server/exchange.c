@@ -24,7 +24,7 @@ static void add_origin(struct exchange *x, struct MHD_Response *response) {
     const char *origin = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Origin");
     const char *allowed = cors_origin(c, origin);
     if (allowed) MHD_add_response_header(response, "Access-Control-Allow-Origin", allowed);
-    if (allowed && cors_varies(c)) MHD_add_response_header(response, "Vary", "Origin");
+    if (cors_varies(c)) MHD_add_response_header(response, "Vary", "Origin");
 }
 
 static bool queue(struct exchange *x, unsigned status, struct MHD_Response *response,
@@ -130,7 +130,7 @@ static struct json_object *read_body(struct exchange *x, enum json_type type, co
     struct error e = {0};
     if (!x->body.n) refuse(&x->refusal, 400, NULL, "the body must be a JSON %s, not empty", what);
     if (x->refusal.status || !take_tree(x)) return NULL;
-    struct json_object *o = json_read(str_sv(&x->body), "the body", &e);
+    struct json_object *o = json_read_strict(str_sv(&x->body), "the body", &e);
     exchange_drop_body(x);
     if (!e.set && json_object_is_type(o, type)) return o;
     if (e.set)

@@ -360,7 +360,13 @@ bool http_serve(struct http *h, struct worker *w, struct error *e) {
                 o->tls_key.n ? " with --ssl-key-file and --ssl-cert-file" : "", h->why.text);
 }
 
+// As long as it listens, a socket's file is its own; then another server may take the name.
+static void leave_name(struct http *h) {
+    if (h->listener >= 0 && listen_is_file(h->service.o->host)) unlink(h->service.o->host);
+}
+
 void http_drain(struct http *h) {
+    leave_name(h);
     pthread_mutex_lock(&h->lock);
     h->draining = true;
     pthread_mutex_unlock(&h->lock);
@@ -380,7 +386,7 @@ void http_close(struct http *h) {
     if (!h) return;
     if (h->daemon) MHD_stop_daemon(h->daemon); // closes the listening socket if it wasn't quiesced
     if (h->listener >= 0 && (!h->daemon || h->draining)) close(h->listener);
-    if (h->listener >= 0 && listen_is_file(h->service.o->host)) unlink(h->service.o->host);
+    if (!h->draining) leave_name(h);
     responses_store_close(h->service.responses);
     budget_close(&h->service.bodies);
     budget_close(&h->service.trees);

@@ -125,6 +125,13 @@ static int run(const struct server_options *o) {
     }
     if (w) worker_stop(w);
     if (w) say_farewell(h);
+    if (w && http_running(h)) {
+        // A connection's thread works at something that can't be stopped. What is stored is on
+        // disk.
+        log_say(LOG_WARN, "left behind: %zu request%s", http_running(h),
+                plural((int64_t)http_running(h)));
+        _exit(code);
+    }
     http_close(h);
     worker_close(w);
     return code;

@@ -116,15 +116,21 @@ static void make_private(const char *file) {
     if (fd >= 0) close(fd);
 }
 
+// Whether the database is new, *n being 0, or ours. Only reads.
+static bool is_ours(struct responses_store *s, int64_t *n, struct error *e) {
+    int64_t ours = 0, version = 0;
+    return number(s, "SELECT count(*) FROM sqlite_master", n, e) &&
+           number(s, "PRAGMA application_id", &ours, e) &&
+           number(s, "PRAGMA user_version", &version, e) &&
+           (!*n || (ours == OURS && version == VERSION) ||
+            fail(e, "is another program's or version's database"));
+}
+
 // Answers are stored in order of `seq`. `size` is that of items and body.
 static bool create(struct responses_store *s, struct error *e) {
-    int64_t n = 0, ours = 0, version = 0;
+    int64_t n = 0;
     if (!run(s, "BEGIN IMMEDIATE", e)) return false;
-    bool ok = number(s, "SELECT count(*) FROM sqlite_master", &n, e) &&
-              number(s, "PRAGMA application_id", &ours, e) &&
-              number(s, "PRAGMA user_version", &version, e);
-    if (ok && n && (ours != OURS || version != VERSION))
-        ok = fail(e, "is another program's or version's database");
+    bool ok = is_ours(s, &n, e);
     if (ok && !n)
         ok = run(s,
                  "CREATE TABLE response (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
@@ -148,8 +154,9 @@ static bool write_ahead(struct responses_store *s, struct error *e) {
 
 // A commit returns when the disk has it. What is deleted is overwritten.
 static bool set_up(struct responses_store *s, struct error *e) {
+    int64_t n = 0;
     sqlite3_busy_timeout(s->db, BUSY_MS);
-    return write_ahead(s, e) &&
+    return is_ours(s, &n, e) && write_ahead(s, e) &&
            run(s,
                "PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;"
                "PRAGMA journal_size_limit = 4194304",

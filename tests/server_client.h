@@ -273,6 +273,14 @@ static inline void server_start(struct server *s, const char *const *args) {
     answer_free(&a);
 }
 
+// One that ends before it serves, and says why. Returns its exit code.
+static inline int server_run_to_end(const char *const *args, const char *says) {
+    struct server s;
+    assert_false(server_launch(&s, args));
+    server_wait_for(&s, says);
+    return server_end(&s);
+}
+
 static inline struct json_object *choice(struct json_object *o) {
     struct json_object *list = json_at(o, "choices");
     return list && json_object_array_length(list) ? json_object_array_get_idx(list, 0) : NULL;

@@ -327,43 +327,38 @@ static void keys(void **state) {
     assert_int_equal(server_stop(&s), 0);
 }
 
-static int run_to_end(const char *const *args, const char *says) {
-    struct server s;
-    assert_false(server_launch(&s, args));
-    server_wait_for(&s, says);
-    return server_end(&s);
-}
-
 static void wrong_starts(void **state) {
     char port[16], sum[96];
     (void)state;
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--parallell", "2"), "did you mean --parallel?"),
-                     2);
-    assert_int_equal(run_to_end(ARGS("-c", "5"), "no model: pass a checkpoint's folder"), 2);
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--port", "99999"), "from 0 to 65535"), 2);
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--api-key", ","), "holds no key"), 2);
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--api-key-file", "/dev/null"), "regular file"),
-                     2);
+    assert_int_equal(
+        server_run_to_end(ARGS("-m", MODEL, "--parallell", "2"), "did you mean --parallel?"), 2);
+    assert_int_equal(server_run_to_end(ARGS("-c", "5"), "no model: pass a checkpoint's folder"), 2);
+    assert_int_equal(server_run_to_end(ARGS("-m", MODEL, "--port", "99999"), "from 0 to 65535"), 2);
+    assert_int_equal(server_run_to_end(ARGS("-m", MODEL, "--api-key", ","), "holds no key"), 2);
+    assert_int_equal(
+        server_run_to_end(ARGS("-m", MODEL, "--api-key-file", "/dev/null"), "regular file"), 2);
     char keys[] = "/tmp/mlxcel-keys-XXXXXX";
     close(mkstemp(keys));
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--api-key-file", keys), "holds no key"), 2);
+    assert_int_equal(server_run_to_end(ARGS("-m", MODEL, "--api-key-file", keys), "holds no key"),
+                     2);
     assert_int_equal(unlink(keys), 0);
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--api-key-file", "/nothing"), "/nothing"), 2);
-    assert_int_equal(run_to_end(ARGS("-m", FIXTURES "/nothing"), "no such checkpoint"), 1);
+    assert_int_equal(server_run_to_end(ARGS("-m", MODEL, "--api-key-file", "/nothing"), "/nothing"),
+                     2);
+    assert_int_equal(server_run_to_end(ARGS("-m", FIXTURES "/nothing"), "no such checkpoint"), 1);
     snprintf(port, sizeof port, "%d", main_server.port);
     snprintf(sum, sizeof sum, "cannot listen on 127.0.0.1, port %s", port);
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--port", port), sum), 1);
-    assert_int_equal(run_to_end(ARGS(FIXTURES "/llama"), "has no config.json"), 1);
-    assert_int_equal(run_to_end(ARGS(MODEL, "-m", MODEL), "two models"), 2);
-    assert_int_equal(run_to_end(ARGS("a/b"), "does not download"), 1);
+    assert_int_equal(server_run_to_end(ARGS("-m", MODEL, "--port", port), sum), 1);
+    assert_int_equal(server_run_to_end(ARGS(FIXTURES "/llama"), "has no config.json"), 1);
+    assert_int_equal(server_run_to_end(ARGS(MODEL, "-m", MODEL), "two models"), 2);
+    assert_int_equal(server_run_to_end(ARGS("a/b"), "does not download"), 1);
     setenv("MLXCEL_LOG", "loud", 1);
-    assert_int_equal(run_to_end(ARGS(MODEL), "MLXCEL_LOG \"loud\": must be one of"), 2);
+    assert_int_equal(server_run_to_end(ARGS(MODEL), "MLXCEL_LOG \"loud\": must be one of"), 2);
     unsetenv("MLXCEL_LOG");
     static const char *const refused[] = {"-hf",    "-ngl", "--models-dir", "--adapter",
                                           "--lora", "-md",  "-fa",          "-cb"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         snprintf(sum, sizeof sum, "error: %s: ", refused[i]);
-        assert_int_equal(run_to_end(ARGS(MODEL, refused[i], "x"), sum), 2);
+        assert_int_equal(server_run_to_end(ARGS(MODEL, refused[i], "x"), sum), 2);
     }
 }
 

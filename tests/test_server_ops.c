@@ -11,13 +11,6 @@ static void expect_greeting(const struct server *s) {
     expect_text_from(s, TEXT, "{\"prompt\":\"\\n\",\"temperature\":0}", GREETING, "stop");
 }
 
-static int run_to_end(const char *const *args, const char *says) {
-    struct server s;
-    assert_false(server_launch(&s, args));
-    server_wait_for(&s, says);
-    return server_end(&s);
-}
-
 // --- sockets -------------------------------------------------------------------------------------
 
 static void socket_file(void **state) {
@@ -34,8 +27,8 @@ static void socket_file(void **state) {
     assert_int_equal(st.st_mode & 0777, 0660);
     expect_greeting(&s);
     server_wait_for(&s, "info: unix req_");
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--host", path), "another server listens there"),
-                     1);
+    assert_int_equal(
+        server_run_to_end(ARGS("-m", MODEL, "--host", path), "another server listens there"), 1);
     expect_greeting(&s);
     assert_int_equal(server_stop(&s), 0);
     assert_int_equal(stat(path, &st), -1);
@@ -48,11 +41,13 @@ static void socket_file(void **state) {
     expect_greeting(&s);
     assert_int_equal(server_stop(&s), 0);
     close(open(path, O_CREAT | O_WRONLY, 0600));
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--host", path), "a file that is no socket"), 1);
+    assert_int_equal(
+        server_run_to_end(ARGS("-m", MODEL, "--host", path), "a file that is no socket"), 1);
     assert_int_equal(unlink(path), 0);
     memset(too_long + 5, 'x', 150);
     strcpy(too_long + 155, ".sock");
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--host", too_long), "at most 107 bytes"), 1);
+    assert_int_equal(server_run_to_end(ARGS("-m", MODEL, "--host", too_long), "at most 107 bytes"),
+                     1);
     rmdir(dir);
 }
 
@@ -120,7 +115,8 @@ static void prefix(void **state) {
         answer_free(&a);
     }
     assert_int_equal(server_stop(&s), 0);
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--api-prefix", "llm"), "begin with a slash"), 2);
+    assert_int_equal(
+        server_run_to_end(ARGS("-m", MODEL, "--api-prefix", "llm"), "begin with a slash"), 2);
 }
 
 static void keys_of_files(void **state) {
@@ -301,7 +297,8 @@ static void asked_for_logs(void **state) {
     assert_true(sv_find(str_sv(&file), sv("stopping: 0 requests"), 0) > 0);
     str_free(&file);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--log-file", "/nothing/x"), "/nothing/x"), 2);
+    assert_int_equal(server_run_to_end(ARGS("-m", MODEL, "--log-file", "/nothing/x"), "/nothing/x"),
+                     2);
 }
 
 static void quiet_logs(void **state) {
@@ -321,7 +318,8 @@ static void quiet_logs(void **state) {
     assert_false(server_says(&s, "req_"));
     assert_int_equal(server_stop(&s), 0);
     // The reason of an end is always told.
-    assert_int_equal(run_to_end(ARGS("-m", FIXTURES "/nothing", "--log-disable"), "no such"), 1);
+    assert_int_equal(server_run_to_end(ARGS("-m", FIXTURES "/nothing", "--log-disable"), "no such"),
+                     1);
 }
 
 int main(void) {

@@ -1,6 +1,6 @@
 // The store of responses by itself: what it keeps, what goes, and that nothing else does, whatever
 // happens to the process and the disk.
-#include "folder.h"
+#include "store_folder.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -18,23 +18,6 @@
 #include <sqlite3.h>
 
 enum { THREADS = 4, EACH = 25, KILLS = 8, BIG = 200000, LIMIT = 150000 };
-
-static char dir[32];
-static char *file;
-
-static int make_dir(void **state) {
-    (void)state;
-    folder_make(dir);
-    file = path_join(dir, "r.db");
-    return 0;
-}
-
-static int drop_dir(void **state) {
-    (void)state;
-    free(file);
-    folder_remove(dir);
-    return 0;
-}
 
 static struct responses_store *open_store(int64_t entries, int64_t bytes, int64_t ttl) {
     struct error e = {0};

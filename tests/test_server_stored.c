@@ -1,5 +1,5 @@
 // mlxcel-server: responses that are stored, and that nothing that was told is lost.
-#include "folder.h"
+#include "store_folder.h"
 #include "responses_client.h"
 
 #include <sys/resource.h>
@@ -266,23 +266,6 @@ static void together(void **state) {
 }
 
 // --- faults --------------------------------------------------------------------------------------
-
-static char dir[32];
-static char *file;
-
-static int make_dir(void **state) {
-    (void)state;
-    folder_make(dir);
-    file = path_join(dir, "r.db");
-    return 0;
-}
-
-static int drop_dir(void **state) {
-    (void)state;
-    free(file);
-    folder_remove(dir);
-    return 0;
-}
 
 static void kill_hard(struct server *s) {
     kill(s->pid, SIGKILL);

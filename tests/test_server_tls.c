@@ -156,26 +156,19 @@ static void streams(void **state) {
     assert_int_equal(server_stop(&s), 0);
 }
 
-static int run_to_end(const char *const *args, const char *says) {
-    struct server s;
-    assert_false(server_launch(&s, args));
-    server_wait_for(&s, says);
-    return server_end(&s);
-}
-
 static void wrong_files(void **state) {
     (void)state;
-    assert_int_equal(run_to_end(ARGS("-m", MODEL, "--ssl-key-file", key_file),
-                                "--ssl-key-file is given without --ssl-cert-file"),
+    assert_int_equal(server_run_to_end(ARGS("-m", MODEL, "--ssl-key-file", key_file),
+                                       "--ssl-key-file is given without --ssl-cert-file"),
                      2);
-    assert_int_equal(
-        run_to_end(ARGS("-m", MODEL, "--ssl-key-file", "/nothing", "--ssl-cert-file", cert_file),
-                   "--ssl-key-file: /nothing"),
-        2);
-    assert_int_equal(
-        run_to_end(ARGS("-m", MODEL, "--ssl-key-file", cert_file, "--ssl-cert-file", key_file),
-                   "does not start with --ssl-key-file and --ssl-cert-file"),
-        1);
+    assert_int_equal(server_run_to_end(ARGS("-m", MODEL, "--ssl-key-file", "/nothing",
+                                            "--ssl-cert-file", cert_file),
+                                       "--ssl-key-file: /nothing"),
+                     2);
+    assert_int_equal(server_run_to_end(ARGS("-m", MODEL, "--ssl-key-file", cert_file,
+                                            "--ssl-cert-file", key_file),
+                                       "does not start with --ssl-key-file and --ssl-cert-file"),
+                     1);
 }
 
 int main(void) {

@@ -186,3 +186,8 @@ void json_quote(struct str *out, struct sv text) {
     }
     str_addc(out, '"');
 }
+
+void json_member(struct str *out, const char *name, struct sv text) {
+    str_printf(out, "\"%s\":", name);
+    json_quote(out, text);
+}

@@ -39,5 +39,6 @@ size_t json_cost(struct sv text);
 const char *json_kind(struct json_object *o);
 
 void json_quote(struct str *out, struct sv text); // with the quotes; invalid UTF-8 becomes U+FFFD
+void json_member(struct str *out, const char *name, struct sv text); // "name":"text"
 
 #endif

@@ -371,12 +371,6 @@ static unsigned type_of(struct json_object *v) {
     return 0;
 }
 
-static int64_t characters(struct sv s) {
-    int64_t n = 0;
-    for (size_t i = 0; i < s.n; i++) n += (s.p[i] & 0xc0) != 0x80;
-    return n;
-}
-
 // v: one of h->values' own.
 static bool fits_shape(const struct shape *h, struct json_object *v) {
     unsigned type = type_of(v);
@@ -389,7 +383,7 @@ static bool fits_shape(const struct shape *h, struct json_object *v) {
     }
     if (type & (TYPE_INTEGER | TYPE_FRACTION)) return schema_in_bounds(h, v);
     if (type != TYPE_STRING) return true;
-    int64_t n = characters(json_text(v));
+    int64_t n = (int64_t)utf8_count(json_text(v));
     return n >= h->min_length && (h->max_length < 0 || n <= h->max_length) &&
            (!h->has_text || dfa_has(&h->text, json_text(v)));
 }

@@ -17,12 +17,6 @@ struct blocks {
     bool begun;       // the first event was written
 };
 
-// "name":"text"
-static void add_text(struct str *s, const char *name, struct sv text) {
-    str_printf(s, "\"%s\":", name);
-    json_quote(s, text);
-}
-
 // --- a message -----------------------------------------------------------------------------------
 
 // What was found in the caches counts apart from the rest of the prompt.
@@ -49,7 +43,7 @@ static const char *stop_reason(const struct choice *ch) {
 
 static void add_stop(struct str *s, const struct choice *ch) {
     struct sv reason = sv(stop_reason(ch));
-    add_text(s, "stop_reason", reason);
+    json_member(s, "stop_reason", reason);
     str_puts(s, ",\"stop_sequence\":");
     if (sv_is(reason, "stop_sequence"))
         json_quote(s, completion_stop(ch));
@@ -69,9 +63,9 @@ static void add_call(struct str *s, const struct reply_call *call) {
     str_puts(&own, "toolu_");
     random_letters(&own);
     str_puts(s, "{\"type\":\"tool_use\",");
-    add_text(s, "id", call->id.n ? str_sv(&call->id) : str_sv(&own));
+    json_member(s, "id", call->id.n ? str_sv(&call->id) : str_sv(&own));
     str_addc(s, ',');
-    add_text(s, "name", str_sv(&call->name));
+    json_member(s, "name", str_sv(&call->name));
     str_puts(s, ",\"input\":");
     str_free(&own);
 }
@@ -84,13 +78,13 @@ static void add_content(struct str *s, const struct reply_message *m) {
     const char *between = "";
     if (m->reasoning.n) {
         str_puts(s, "{\"type\":\"thinking\",");
-        add_text(s, "thinking", str_sv(&m->reasoning));
+        json_member(s, "thinking", str_sv(&m->reasoning));
         str_puts(s, ",\"signature\":\"\"}");
         between = ",";
     }
     if (m->content.n) {
         str_printf(s, "%s{\"type\":\"text\",", between);
-        add_text(s, "text", str_sv(&m->content));
+        json_member(s, "text", str_sv(&m->content));
         str_addc(s, '}');
         between = ",";
     }
@@ -175,7 +169,7 @@ static void add_text_part(struct str *s, struct blocks *b, bool thinking, struct
         end_event(s);
     }
     begin_delta(s, b, thinking ? "thinking_delta" : "text_delta");
-    add_text(s, type, text);
+    json_member(s, type, text);
     end_delta(s);
 }
 
@@ -185,7 +179,7 @@ static void add_call_part(struct str *s, struct blocks *b, const struct reply_ca
     str_puts(s, "{}}");
     end_event(s);
     begin_delta(s, b, "input_json_delta");
-    add_text(s, "partial_json", arguments(call));
+    json_member(s, "partial_json", arguments(call));
     end_delta(s);
     close_block(s, b);
 }
@@ -243,9 +237,9 @@ static const char *error_type(unsigned status) {
 
 static void add_refusal(struct str *s, const struct refusal *r) {
     str_puts(s, "{\"type\":\"error\",\"error\":{");
-    add_text(s, "type", sv(error_type(r->status)));
+    json_member(s, "type", sv(error_type(r->status)));
     str_addc(s, ',');
-    add_text(s, "message", sv(r->why.text));
+    json_member(s, "message", sv(r->why.text));
     str_puts(s, "}}");
 }
 

@@ -199,28 +199,11 @@ static void add_lost(struct str *s, struct completion *c, const struct refusal *
     str_puts(s, "\n\n");
 }
 
-const struct api api_native = {
-    .id = "cmpl-",
-    .read = ask_native,
-    .whole = add_whole,
-    .open = open_stream,
-    .part = add_part,
-    .finish = add_finish,
-    .end = add_end,
-    .progress = add_steps,
-    .lost = add_lost,
-    .refusal = refusal_native,
-};
-
-const struct api api_infill = {
-    .id = "cmpl-",
-    .read = ask_infill,
-    .whole = add_whole,
-    .open = open_stream,
-    .part = add_part,
-    .finish = add_finish,
-    .end = add_end,
-    .progress = add_steps,
-    .lost = add_lost,
-    .refusal = refusal_native,
-};
+// Both differ in what they read alone.
+#define NATIVE(reader)                                                                             \
+    {                                                                                              \
+        .id = "cmpl-", .read = (reader), .whole = add_whole, .open = open_stream,                  \
+        .part = add_part, .finish = add_finish, .end = add_end, .progress = add_steps,             \
+        .lost = add_lost, .refusal = refusal_native                                                \
+    }
+const struct api api_native = NATIVE(ask_native), api_infill = NATIVE(ask_infill);

@@ -38,17 +38,11 @@ static void add_timings(struct str *s, const struct completion *c, const struct 
     timings_write(s, &f, ch->tokens);
 }
 
-// "name":"text"
-static void add_text(struct str *s, const char *name, struct sv text) {
-    str_printf(s, "\"%s\":", name);
-    json_quote(s, text);
-}
-
 static void add_reasoning(struct str *s, const struct completion *c, struct sv text) {
-    add_text(s, "reasoning_content", text);
+    json_member(s, "reasoning_content", text);
     if (c->service->o->reasoning != REASONING_AND_ALIAS) return;
     str_addc(s, ',');
-    add_text(s, "reasoning", text);
+    json_member(s, "reasoning", text);
 }
 
 // An id is the model's, or ours.
@@ -59,11 +53,11 @@ static void add_call(struct str *s, struct sv id, struct sv name, struct sv argu
         random_letters(&own);
         id = str_sv(&own);
     }
-    add_text(s, "id", id);
+    json_member(s, "id", id);
     str_puts(s, ",\"type\":\"function\",\"function\":{");
-    add_text(s, "name", name);
+    json_member(s, "name", name);
     str_addc(s, ',');
-    add_text(s, "arguments", arguments);
+    json_member(s, "arguments", arguments);
     str_addc(s, '}');
     str_free(&own);
 }
@@ -75,7 +69,7 @@ static void add_message(struct str *s, const struct completion *c, const struct 
     if (m->calls && !m->content.n)
         str_puts(s, "\"content\":null");
     else
-        add_text(s, "content", str_sv(&m->content));
+        json_member(s, "content", str_sv(&m->content));
     if (m->reasoning.n) {
         str_addc(s, ',');
         add_reasoning(s, c, str_sv(&m->reasoning));
@@ -94,7 +88,7 @@ static void add_choice(struct str *s, const struct completion *c, struct choice 
     if (c->api->chat)
         add_message(s, c, &ch->said);
     else
-        add_text(s, "text", str_sv(&ch->said.content));
+        json_member(s, "text", str_sv(&ch->said.content));
     str_addc(s, ',');
     add_logprobs(s, c, ch);
     str_addc(s, ',');
@@ -176,7 +170,7 @@ static void add_chat_part(struct str *s, struct completion *c, struct choice *ch
     add_step(s, c, ch);
     begin_event(s, c, ch);
     if (e->kind == REPLY_CONTENT) {
-        add_text(s, "content", e->text);
+        json_member(s, "content", e->text);
     } else if (e->kind == REPLY_REASONING) {
         add_reasoning(s, c, e->text);
     } else {
@@ -185,7 +179,7 @@ static void add_chat_part(struct str *s, struct completion *c, struct choice *ch
             add_call(s, e->id, e->text, sv(""));
         } else {
             str_puts(s, "\"function\":{");
-            add_text(s, "arguments", e->text);
+            json_member(s, "arguments", e->text);
             str_addc(s, '}');
         }
         str_puts(s, "}]");
@@ -197,14 +191,14 @@ static void add_text_part(struct str *s, struct completion *c, struct choice *ch
                           const struct reply_event *e) {
     add_step(s, c, ch);
     begin_event(s, c, ch);
-    add_text(s, "text", e->text);
+    json_member(s, "text", e->text);
     end_event(s, c, ch, false);
 }
 
 static void add_last(struct str *s, struct completion *c, struct choice *ch) {
     add_step(s, c, ch);
     begin_event(s, c, ch);
-    if (!c->api->chat) add_text(s, "text", sv(""));
+    if (!c->api->chat) json_member(s, "text", sv(""));
     end_event(s, c, ch, true);
 }
 

@@ -45,12 +45,6 @@ static void close_response(struct completion *c) {
 
 // --- JSON ----------------------------------------------------------------------------------------
 
-// "name":"text"
-static void add_text(struct str *s, const char *name, struct sv text) {
-    str_printf(s, "\"%s\":", name);
-    json_quote(s, text);
-}
-
 static void add_usage(struct str *s, const struct completion *c, const struct response *r) {
     str_printf(s,
                ",\"usage\":{\"input_tokens\":%zu,\"input_tokens_details\":{\"cached_tokens\":%lld,"
@@ -75,14 +69,14 @@ static void add_response(struct str *s, const struct completion *c, const struct
     str_puts(s, ",\"error\":");
     if (why) {
         str_puts(s, "{\"code\":\"server_error\",");
-        add_text(s, "message", sv(why->why.text));
+        json_member(s, "message", sv(why->why.text));
         str_addc(s, '}');
     } else {
         str_puts(s, "null");
     }
     str_printf(s, ",\"incomplete_details\":%s,",
                sv_is(sv(r->status), "incomplete") ? "{\"reason\":\"max_output_tokens\"}" : "null");
-    add_text(s, "model", sv(c->service->o->name));
+    json_member(s, "model", sv(c->service->o->name));
     str_puts(s, ",\"output\":[");
     str_add(s, str_sv(&r->output));
     str_puts(s, "]");
@@ -105,7 +99,7 @@ static void add_part(struct str *s, const struct response *r) {
     } else {
         str_puts(s, "{\"type\":\"reasoning_text\",");
     }
-    add_text(s, "text", str_sv(&r->text));
+    json_member(s, "text", str_sv(&r->text));
     str_addc(s, '}');
 }
 
@@ -131,11 +125,11 @@ static void add_item(struct str *s, const struct response *r, const char *status
         break;
     case CALL:
         str_addc(s, ',');
-        add_text(s, "arguments", whole ? str_sv(&r->text) : sv(""));
+        json_member(s, "arguments", whole ? str_sv(&r->text) : sv(""));
         str_addc(s, ',');
-        add_text(s, "call_id", str_sv(&r->call_id));
+        json_member(s, "call_id", str_sv(&r->call_id));
         str_addc(s, ',');
-        add_text(s, "name", str_sv(&r->name));
+        json_member(s, "name", str_sv(&r->name));
     }
     str_addc(s, '}');
 }
@@ -196,7 +190,7 @@ static void close_item(struct str *s, struct completion *c, const char *status) 
     if (r->kind == NOTHING) return;
     begin_item_event(s, r, done[r->kind]);
     str_addc(s, ',');
-    add_text(s, r->kind == CALL ? "arguments" : "text", str_sv(&r->text));
+    json_member(s, r->kind == CALL ? "arguments" : "text", str_sv(&r->text));
     if (r->kind == MESSAGE) str_printf(s, ",\"logprobs\":[%s]", str_c(&r->chances));
     end_event(s);
     if (r->kind != CALL) add_part_event(s, r, "response.content_part.done");
@@ -251,7 +245,7 @@ static void add_delta(struct str *s, struct completion *c, struct choice *ch, en
     if (r->kind != kind) open_item(s, c, kind);
     begin_item_event(s, r, deltas[kind]);
     str_addc(s, ',');
-    add_text(s, "delta", text);
+    json_member(s, "delta", text);
     if (kind == MESSAGE) add_chances(s, c, ch);
     end_event(s);
     str_add(&r->text, text);

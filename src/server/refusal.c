@@ -25,11 +25,10 @@ static const char *type(unsigned status) {
 }
 
 static void add_text(struct str *out, const char *name, const char *text) {
-    str_printf(out, "\"%s\":", name);
     if (text)
-        json_quote(out, sv(text));
+        json_member(out, name, sv(text));
     else
-        str_puts(out, "null");
+        str_printf(out, "\"%s\":null", name);
 }
 
 void refusal_json(struct str *out, const struct refusal *r) {

@@ -17,6 +17,11 @@ struct refusal {
 bool refuse(struct refusal *r, unsigned status, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+// The beginning of a client's text, for "%.*s".
+enum { REFUSAL_SHOWN = 40 }; // bytes
+#define SHOW(text)                                                                                 \
+    (int)((text).n < REFUSAL_SHOWN ? (text).n : REFUSAL_SHOWN), (text).p ? (text).p : ""
+
 // {"error":{"message":...,"type":...,"param":...,"code":...}}
 void refusal_json(struct str *out, const struct refusal *r);
 // llama-server's: {"error":{"code":400,"message":...,"type":...}}

@@ -8,9 +8,7 @@
 #include "server/body.h"
 #include "server/responses_items.h"
 
-enum { TOPS_MOST = 20, METADATA_MOST = 16, METADATA_KEY = 64, METADATA_VALUE = 512, SHOWN = 40 };
-
-#define SHOW(text) (int)((text).n < SHOWN ? (text).n : SHOWN), (text).p ? (text).p : ""
+enum { TOPS_MOST = 20, METADATA_MOST = 16, METADATA_KEY = 64, METADATA_VALUE = 512 };
 
 static bool is_object(struct json_object *v) { return json_object_is_type(v, json_type_object); }
 static bool is_list(struct json_object *v) { return json_object_is_type(v, json_type_array); }

@@ -2,9 +2,7 @@
 
 #include "base/random.h"
 
-enum { ID_LENGTH = 128, SHOWN = 40 }; // bytes of an id, and of a wrong word in an error
-
-#define SHOW(text) (int)((text).n < SHOWN ? (text).n : SHOWN), (text).p ? (text).p : ""
+enum { ID_LENGTH = 128 }; // bytes of an id
 
 static void put(struct json_object *o, const char *key, struct sv text) {
     json_object_object_add(o, key, json_object_new_string_len(text.n ? text.p : "", (int)text.n));

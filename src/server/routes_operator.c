@@ -22,8 +22,7 @@ static bool needs(struct exchange *x, bool on, const char *what, const char *opt
 // --- properties ----------------------------------------------------------------------------------
 
 static void add_text(struct str *s, const char *name, struct sv text) {
-    str_printf(s, "\"%s\":", name);
-    json_quote(s, text);
+    json_member(s, name, text);
     str_addc(s, ',');
 }
 

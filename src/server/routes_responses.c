@@ -8,9 +8,7 @@
 #include "server/responses_items.h"
 #include "server/responses_store.h"
 
-enum { LIST_MOST = 100, SHOWN = 40 };
-
-#define SHOW(text) (int)((text).n < SHOWN ? (text).n : SHOWN), (text).p
+enum { LIST_MOST = 100 };
 
 static bool start(struct exchange *x) {
     struct responses_ask q = {0};

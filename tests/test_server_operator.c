@@ -41,6 +41,37 @@ static void turned_off(void **state) {
     assert_int_equal(server_stop(&s), 0);
 }
 
+// Each of several names is a model of its own in the list, and answers go by the one asked for.
+static void names(void **state) {
+    static const char *const asked[][2] = {{"big", "big"}, {"small", "small"}, {"other", "big"}};
+    struct server s;
+    struct answer a;
+    (void)state;
+    server_start(&s, ARGS("-m", MODEL, "-a", "big, small,,big"));
+    struct json_object *o = get_json(&s, "/v1/models"), *list = json_at(o, "data");
+    assert_int_equal(json_object_array_length(list), 2);
+    for (size_t i = 0; i < 2; i++) {
+        struct json_object *one = json_object_array_get_idx(list, i);
+        assert_true(sv_is(json_text_at(one, "id"), asked[i][1]));
+        assert_int_equal(json_object_array_length(json_at(one, "aliases")), 2);
+    }
+    json_object_put(o);
+    o = get_json(&s, "/v1/models/small");
+    assert_true(sv_is(json_text_at(o, "id"), "small"));
+    json_object_put(o);
+    for (size_t i = 0; i < 3; i++) {
+        struct str body = {0};
+        str_printf(&body, "{" HI ",\"model\":\"%s\",\"max_tokens\":1}", asked[i][0]);
+        post(&s, &a, CHAT, body.p);
+        o = json_of(str_sv(&a.body));
+        assert_true(sv_is(json_text_at(o, "model"), asked[i][1]));
+        json_object_put(o);
+        answer_free(&a);
+        str_free(&body);
+    }
+    assert_int_equal(server_stop(&s), 0);
+}
+
 static void props(void **state) {
     struct server s;
     struct answer a;
@@ -382,10 +413,11 @@ static void wrong_options(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(turned_off), cmocka_unit_test(props),
-        cmocka_unit_test(slots),      cmocka_unit_test(saved_slots),
-        cmocka_unit_test(metrics),    cmocka_unit_test(preflights),
-        cmocka_unit_test(origins),    cmocka_unit_test(wrong_options),
+        cmocka_unit_test(turned_off),    cmocka_unit_test(names),
+        cmocka_unit_test(props),         cmocka_unit_test(slots),
+        cmocka_unit_test(saved_slots),   cmocka_unit_test(metrics),
+        cmocka_unit_test(preflights),    cmocka_unit_test(origins),
+        cmocka_unit_test(wrong_options),
     };
     return cmocka_run_group_tests_name("server_operator", tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static void add_stop(struct str *s, const struct choice *ch) {
 
 static void add_head(struct str *s, const struct completion *c) {
     str_printf(s, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":", c->id);
-    json_quote(s, sv(c->service->o->name));
+    json_quote(s, sv(c->model));
     str_puts(s, ",\"content\":[");
 }
 

@@ -58,7 +58,7 @@ static void add_final(struct str *s, const struct completion *c, struct choice *
     add_ids(s, ch);
     add_counts(s, c, ch, &f);
     str_puts(s, ",\"stop\":true,\"model\":");
-    json_quote(s, sv(c->service->o->name));
+    json_quote(s, sv(c->model));
     str_printf(s, ",\"generation_settings\":%s,\"prompt\":", str_c(&c->ask.settings));
     add_prompt(s, c, ch);
     str_printf(s, ",\"has_new_line\":%s,\"truncated\":%s,\"stop_type\":\"%s\",\"stopping_word\":",

@@ -11,7 +11,7 @@
 static void add_head(struct str *s, const struct completion *c, const char *object) {
     str_printf(s, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", c->id, object,
                (long long)c->created);
-    json_quote(s, sv(c->service->o->name));
+    json_quote(s, sv(c->model));
     str_puts(s, ",\"system_fingerprint\":\"mlxcel-" MLXCEL_VERSION "\"");
 }
 

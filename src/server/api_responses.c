@@ -76,7 +76,7 @@ static void add_response(struct str *s, const struct completion *c, const struct
     }
     str_printf(s, ",\"incomplete_details\":%s,",
                sv_is(sv(r->status), "incomplete") ? "{\"reason\":\"max_output_tokens\"}" : "null");
-    json_member(s, "model", sv(c->service->o->name));
+    json_member(s, "model", sv(c->model));
     str_puts(s, ",\"output\":[");
     str_add(s, str_sv(&r->output));
     str_puts(s, "]");

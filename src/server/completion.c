@@ -100,6 +100,7 @@ struct completion *completion_start(const struct service *s, const struct api *a
     c->service = s;
     c->api = api;
     c->tokenizer = m->tokenizer;
+    c->model = server_options_name(s->o, json_text_at(body, "model"));
     c->created = (int64_t)time(NULL);
     c->began = c->told = clock_now();
     make_id(c->id, sizeof c->id, api->id);

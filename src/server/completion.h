@@ -31,6 +31,7 @@ struct completion {
     const struct service *service;
     const struct api *api;
     const struct tokenizer *tokenizer;
+    const char *model; // its name
     char id[40];
     int64_t created; // seconds since 1970
     struct ask ask;

@@ -66,7 +66,7 @@ static int drain(struct http *h, const struct server_options *o, const sigset_t 
 static void say_ready(struct worker *w, const struct server_options *o, double seconds) {
     const struct engine_info *i = engine_info(worker_model(w)->engine);
     log_say(LOG_INFO, "%s (%s) is loaded in %.2f s on %s: %lld answer%s at once, of %lld tokens",
-            o->name, i->family_name, seconds, i->device, (long long)i->sequences,
+            o->name[0], i->family_name, seconds, i->device, (long long)i->sequences,
             plural(i->sequences), (long long)i->context);
 }
 

@@ -56,7 +56,7 @@ static const struct arg_group chat_group = {"Chat", chat_args, COUNT(chat_args)}
 
 static const struct arg http_args[] = {
     {"-a --alias", ARG_TEXT, "NAME", "LLAMA_ARG_ALIAS", NULL, 0, 0,
-     "what the API calls the model, instead of its folder's name"},
+     "what the API calls the model, instead of its folder's name; several with commas between"},
     {"--host", ARG_TEXT, "HOST", "LLAMA_ARG_HOST", "127.0.0.1", 0, 0,
      "the address to listen on; 0.0.0.0, or :: with IPv6, for every one of this machine; or the "
      "path of a Unix socket, which ends with .sock"},
@@ -229,6 +229,14 @@ const struct command command_server = {
     .groups = groups,
 };
 
+// Takes the first of a list with commas between, without white space around it.
+static struct sv first_of(struct sv *list) {
+    ptrdiff_t comma = sv_find(*list, sv(","), 0);
+    struct sv first = sv_cut(*list, 0, comma < 0 ? list->n : (size_t)comma);
+    *list = sv_cut(*list, first.n + 1, list->n);
+    return sv_trim(first);
+}
+
 // The folder's name, also of "models/x/" and of a file in the folder.
 static char *model_name(const char *path) {
     char *real = realpath(path, NULL);
@@ -246,6 +254,26 @@ static char *model_name(const char *path) {
     return copy;
 }
 
+static void add_name(struct server_options *o, char *name) {
+    o->name = mem_resize(o->name, o->names + 1, sizeof *o->name);
+    o->name[o->names++] = name;
+}
+
+static void read_names(struct server_options *o, const char *alias) {
+    for (struct sv rest = sv(alias); rest.n;) {
+        struct sv name = first_of(&rest);
+        if (name.n && !sv_is(name, server_options_name(o, name)))
+            add_name(o, mem_textn(name.p, name.n));
+    }
+    if (!o->names) add_name(o, model_name(o->model));
+}
+
+const char *server_options_name(const struct server_options *o, struct sv asked) {
+    for (size_t i = 0; i < o->names; i++)
+        if (sv_is(asked, o->name[i])) return o->name[i];
+    return o->names ? o->name[0] : "";
+}
+
 static void add_key(struct server_options *o, struct sv key) {
     o->key = mem_resize(o->key, o->keys + 1, sizeof *o->key);
     o->key[o->keys++] = key;
@@ -253,9 +281,7 @@ static void add_key(struct server_options *o, struct sv key) {
 
 static void add_keys(struct server_options *o, struct sv list) {
     while (list.n) {
-        ptrdiff_t comma = sv_find(list, sv(","), 0);
-        struct sv key = sv_cut(list, 0, comma < 0 ? list.n : (size_t)comma);
-        list = sv_cut(list, key.n + 1, list.n);
+        struct sv key = first_of(&list);
         if (key.n) add_key(o, key);
     }
 }
@@ -378,13 +404,13 @@ bool server_options_read(struct server_options *o, const struct args *a, struct 
     if (o->engine.batch < o->engine.sequences)
         return fail(e, "--batch-size %lld is less than --parallel %lld: each answer needs a place",
                     (long long)o->engine.batch, (long long)o->engine.sequences);
-    const char *alias = args_text(a, "alias");
-    o->name = alias && *alias ? mem_text(alias) : model_name(o->model);
+    read_names(o, args_text(a, "alias"));
     return defaults_read(&o->defaults, a, e) && read_keys(o, a, e) && read_chat(o, a, e) &&
            read_tls(o, a, e) && read_prefix(o, a, e) && read_routes(o, a, e);
 }
 
 void server_options_free(struct server_options *o) {
+    for (size_t i = 0; i < o->names; i++) free(o->name[i]);
     free(o->name);
     free(o->key);
     str_free(&o->key_file);

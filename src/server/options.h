@@ -12,7 +12,8 @@
 
 struct server_options {
     const char *model; // a checkpoint's folder, or a file in it
-    char *name;        // what the API calls it: --alias, else the folder's name
+    char **name;       // [names] what the API calls it: each of --alias, else the folder's name
+    size_t names;
     struct engine_options engine;
     int64_t queue; // requests that may wait for a place
     bool uncached; // no request uses what others left in the caches
@@ -62,6 +63,8 @@ extern const struct command command_server; // its table; main runs it, not .run
 
 // Strings in o are a's, the environment's, or owned by o.
 bool server_options_read(struct server_options *o, const struct args *a, struct error *e);
+// The model's name as a request has it; the first one when it has no such name.
+const char *server_options_name(const struct server_options *o, struct sv asked);
 void server_options_free(struct server_options *o);
 
 #endif

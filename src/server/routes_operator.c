@@ -60,7 +60,7 @@ static void add_props(struct str *s, const struct service *v) {
     settings_default(s, m, &o->defaults);
     str_printf(s, ",\"n_ctx\":%lld},\"total_slots\":%lld,", (long long)i->context,
                (long long)i->sequences);
-    add_text(s, "model_alias", sv(o->name));
+    add_text(s, "model_alias", sv(o->name[0]));
     str_printf(s, "\"model_ftype\":\"%.2f bits per weight\",", i->bits_per_weight);
     add_text(s, "model_path", sv(o->model));
     str_puts(s, "\"modalities\":{\"vision\":false,\"video\":false,\"audio\":false},"

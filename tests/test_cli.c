@@ -99,6 +99,21 @@ static void test_serve(void **state) {
     program_free(&p);
 }
 
+// The table in the documentation is what the program prints.
+static void test_llama_options(void **state) {
+    struct program p;
+    struct str text = {0};
+    struct error e = {0};
+    (void)state;
+    assert_int_equal(program_run(&p, "", ARGS("serve", "--llama-options")), 0);
+    assert_true(file_read(FIXTURES "/../../docs/llama-server.md", 1 << 20, &text, &e));
+    if (!sv_ends(str_sv(&text), str_sv(&p.out_text)))
+        fail_msg(
+            "docs/llama-server.md does not end with what mlxcel-server --llama-options prints");
+    program_free(&p);
+    str_free(&text);
+}
+
 static void test_usage_errors(void **state) {
     (void)state;
 #define WRONG(part, ...) expect_error(2, part, "", ARGS(__VA_ARGS__))
@@ -137,7 +152,8 @@ static void test_usage_errors(void **state) {
     WRONG("--batch \"4097\": must be a whole number from 1 to 4096", "inspect", MODEL, "--batch",
           "4097");
     WRONG("LoRA adapters are not in this build", "generate", "-m", MODEL, "--adapter", "x");
-    WRONG("-ngl: a model can't be split", "generate", "-m", MODEL, "-ngl", "99");
+    WRONG("-ngl \"few\": must be a whole number", "generate", "-m", MODEL, "-ngl", "few");
+    WRONG("--rope-scale: positions are as", "generate", "-m", MODEL, "--rope-scale", "2");
     WRONG("no model: pass a checkpoint's folder with -m PATH", "generate", "-p", "x");
     WRONG("exclude each other", "generate", "-m", MODEL, "-p", "x", "-f", "y");
     WRONG("--json needs a prompt", "run", MODEL, "--json");
@@ -159,14 +175,15 @@ static void test_one_dash(void **state) {
     }
     expect_error(2, "unknown option -temp; did you mean --temp?", "",
                  ARGS("generate", MODEL, "-p", "Hi", "-temp", "0.5"));
-    static const char *const refused[] = {"-fa", "-cnv", "-no-cnv", "-cb",    "-ngl",
-                                          "-co", "-hf",  "-md",     "--lora", "-np"};
+    static const char *const refused[] = {"-cnv", "-no-cnv", "-e", "-hf", "-md", "--lora", "-np"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         char say[32];
         snprintf(say, sizeof say, "error: %s: ", refused[i]);
         expect_error(2, say, "", ARGS("generate", MODEL, "-p", "Hi", refused[i], "on"));
     }
     expect_text("Hello,\n", "", ARGS("generate", MODEL, "-p", "Hi", "-n2"));
+    expect_text("Hello,\n", "",
+                ARGS("generate", MODEL, "-fa", "-p", "Hi", "-n2", "-ngl", "99", "-q"));
     expect_text("Hello,\n", "",
                 ARGS("generate", MODEL, "-p", "Hi", "-n2", "-ctk", "int8", "-ctv", "q8_0"));
     expect_text("Hello,\n", "", ARGS("generate", MODEL, "-p=Hi", "-n=2", "-qv", "--jinja"));
@@ -670,31 +687,19 @@ int main(void) {
     setenv("LLAMA_ARG_THREADS", "1", 1); // the model is too small for more
     signal(SIGPIPE, SIG_IGN); // of this process: the program must not depend on what it inherits
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_help),
-        cmocka_unit_test(test_usage_errors),
-        cmocka_unit_test(test_serve),
-        cmocka_unit_test(test_one_dash),
-        cmocka_unit_test(test_missing_model),
-        cmocka_unit_test(test_hints),
-        cmocka_unit_test(test_told),
-        cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_seed),
-        cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_reader_goes_away),
-        cmocka_unit_test(test_output_fails),
-        cmocka_unit_test(test_broken_model),
-        cmocka_unit_test(test_samplers),
-        cmocka_unit_test(test_form),
-        cmocka_unit_test(test_warnings),
-        cmocka_unit_test(test_damaged_scales),
-        cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_inspect),
-        cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_arch),
+        cmocka_unit_test(test_help),         cmocka_unit_test(test_llama_options),
+        cmocka_unit_test(test_usage_errors), cmocka_unit_test(test_serve),
+        cmocka_unit_test(test_one_dash),     cmocka_unit_test(test_missing_model),
+        cmocka_unit_test(test_hints),        cmocka_unit_test(test_told),
+        cmocka_unit_test(test_environment),  cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_json),         cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_seed),         cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_signals),      cmocka_unit_test(test_reader_goes_away),
+        cmocka_unit_test(test_output_fails), cmocka_unit_test(test_broken_model),
+        cmocka_unit_test(test_samplers),     cmocka_unit_test(test_form),
+        cmocka_unit_test(test_warnings),     cmocka_unit_test(test_damaged_scales),
+        cmocka_unit_test(test_logits),       cmocka_unit_test(test_inspect),
+        cmocka_unit_test(test_tokens),       cmocka_unit_test(test_arch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

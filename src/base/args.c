@@ -4,7 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 
 struct arg_value {
@@ -103,7 +105,7 @@ static bool unknown(const struct args *a, struct sv name, struct error *e) {
     if (!is_long(name)) str_addc(&typed, '-');
     str_add(&typed, name);
     for (size_t k = 0; name.n > 2 && k < a->n; k++)
-        if (a->value[k].arg->kind != ARG_REFUSED)
+        if (args_listed(a->value[k].arg))
             nearer(str_sv(&typed), a->value[k].arg->names, &best, &best_n);
     str_free(&typed);
     if (best.n)
@@ -123,6 +125,21 @@ static bool out_of_range(const struct arg *arg, struct sv from, struct sv text, 
                 text.p, kind, digits, arg->least, digits, arg->most);
 }
 
+// What is behind the first bar of "N|auto|all".
+static struct sv behind_bar(struct sv s) {
+    ptrdiff_t bar = sv_find(s, sv("|"), 0);
+    return bar < 0 ? sv("") : sv_cut(s, (size_t)bar + 1, s.n);
+}
+
+// Whether text is one of words with bars between.
+static bool one_word(struct sv words, struct sv text) {
+    for (; words.n; words = behind_bar(words)) {
+        ptrdiff_t bar = sv_find(words, sv("|"), 0);
+        if (sv_eq(sv_cut(words, 0, bar < 0 ? words.n : (size_t)bar), text)) return true;
+    }
+    return false;
+}
+
 static bool read_number(struct arg_value *v, struct sv from, struct sv text, struct error *e) {
     const struct arg *arg = v->arg;
     struct sv number = sv_trim(text);
@@ -131,6 +148,10 @@ static bool read_number(struct arg_value *v, struct sv from, struct sv text, str
     memcpy(buf, number.p, number.n);
     buf[number.n] = 0;
     errno = 0;
+    if (arg->kind == ARG_INT && one_word(behind_bar(sv(arg->value)), number)) {
+        v->i = (int64_t)arg->least;
+        return true;
+    }
     if (arg->kind == ARG_INT) {
         v->i = strtoll(buf, &end, 10);
         v->f = (double)v->i;
@@ -143,13 +164,7 @@ static bool read_number(struct arg_value *v, struct sv from, struct sv text, str
 }
 
 static bool read_choice(struct arg_value *v, struct sv from, struct sv text, struct error *e) {
-    struct sv left = sv(v->arg->value);
-    while (left.n) {
-        ptrdiff_t bar = sv_find(left, sv("|"), 0);
-        struct sv word = sv_cut(left, 0, bar < 0 ? left.n : (size_t)bar);
-        if (sv_eq(word, text)) return true;
-        left = sv_cut(left, word.n + 1, left.n);
-    }
+    if (one_word(sv(v->arg->value), text)) return true;
     return fail(e, "%.*s \"%.*s\": must be one of %s", (int)from.n, from.p, (int)text.n, text.p,
                 v->arg->value);
 }
@@ -169,7 +184,8 @@ static bool store(struct arg_value *v, struct sv from, struct sv text, struct er
     case ARG_SWITCH: v->set = sv_is(text, "on"); return true;
     case ARG_FLAG:
     case ARG_TEXT:
-    case ARG_REFUSED: break;
+    case ARG_REFUSED:
+    case ARG_IGNORED: break;
     }
     return true;
 }
@@ -212,6 +228,14 @@ static bool refuse(const struct arg_value *v, struct sv name, struct error *e) {
     return fail(e, "%.*s: %s", (int)name.n, name.p, v->arg->help);
 }
 
+// Whether an option that is ignored has the next argument as its value: one in brackets may be
+// missing.
+static bool takes_next(const char *value, int argc, char **argv, int at) {
+    struct sv words = sv(value);
+    if (!sv_starts(words, sv("["))) return words.n;
+    return at + 1 < argc && one_word(sv_cut(words, 1, words.n - 1), sv(argv[at + 1]));
+}
+
 // One option whose name is known; *at moves past a value that is its own argument.
 static bool option(struct arg_value *v, struct sv name, const struct sv *joined, int argc,
                    char **argv, int *at, struct error *e) {
@@ -223,6 +247,7 @@ static bool option(struct arg_value *v, struct sv name, const struct sv *joined,
         if (!joined) return true;
         return fail(e, "%.*s takes no value", (int)name.n, name.p);
     }
+    if (v->arg->kind == ARG_IGNORED && !takes_next(v->arg->value, argc, argv, *at)) return true;
     if (joined) return store(v, name, *joined, e);
     if (*at + 1 >= argc)
         return fail(e, "%.*s needs a value: %.*s %s", (int)name.n, name.p, (int)name.n, name.p,
@@ -308,7 +333,7 @@ bool args_parse(struct args *a, const struct command *c, int argc, char **argv, 
     }
     for (size_t k = 0; ok && k < a->n; k++) {
         struct arg_value *v = &a->value[k];
-        if (!v->given) ok = read_environment(v, e);
+        if (!v->given && args_listed(v->arg)) ok = read_environment(v, e);
         if (ok && !v->given && !v->set && v->arg->otherwise)
             ok = store(v, main_name(v->arg), sv(v->arg->otherwise), e);
     }
@@ -320,6 +345,50 @@ void args_free(struct args *a) {
     free(a->value);
     free(a->operand);
     *a = (struct args){0};
+}
+
+// --- what changes nothing ------------------------------------------------------------------------
+
+static bool typed(struct sv by) { return sv_starts(by, sv("-")); }
+
+// The option of a variable: "LLAMA_ARG_NO_X" is of who has LLAMA_ARG_X.
+static const struct arg *arg_of_variable(const struct args *a, struct sv name) {
+    struct str plain = {0};
+    const struct arg *found = NULL;
+    ptrdiff_t no = sv_find(name, sv("_NO_"), 0);
+    str_add(&plain, sv_cut(name, 0, no < 0 ? name.n : (size_t)no));
+    if (no >= 0) str_add(&plain, sv_cut(name, (size_t)no + 3, name.n));
+    for (size_t k = 0; k < a->n && !found; k++) {
+        struct sv env;
+        for (size_t i = 0; a->value[k].arg->env && (env = args_word(a->value[k].arg->env, i)).n;
+             i++)
+            if (sv_eq(env, name) || (!args_listed(a->value[k].arg) && sv_eq(env, str_sv(&plain))))
+                found = a->value[k].arg;
+    }
+    str_free(&plain);
+    return found;
+}
+
+static void warn_variable(const struct args *a, struct sv name) {
+    const struct arg *arg = arg_of_variable(a, name);
+    if (arg && args_listed(arg)) return;
+    log_say(LOG_WARN, "%.*s is set, and changes nothing: %s", (int)name.n, name.p,
+            arg ? arg->help : "no option has this variable");
+}
+
+void args_warn(const struct args *a, bool variables) {
+    for (size_t k = 0; k < a->n; k++) {
+        const struct arg_value *v = &a->value[k];
+        if (v->arg->kind == ARG_IGNORED && v->given && typed(v->by))
+            log_say(LOG_WARN, "%.*s changes nothing: %s", (int)v->by.n, v->by.p, v->arg->help);
+    }
+    for (char **p = environ; variables && *p; p++) {
+        struct sv entry = sv(*p);
+        ptrdiff_t eq = sv_find(entry, sv("="), 0);
+        struct sv name = sv_cut(entry, 0, eq < 0 ? entry.n : (size_t)eq);
+        if (name.n + 1 >= entry.n) continue; // empty is not set
+        if (sv_starts(name, sv("LLAMA_ARG_")) || arg_of_variable(a, name)) warn_variable(a, name);
+    }
 }
 
 // --- getters -------------------------------------------------------------------------------------
@@ -340,7 +409,7 @@ static bool is_text(int kind) { return kind == ARG_TEXT || kind == ARG_CHOICE; }
 static bool is_texts(int kind) { return kind == ARG_TEXTS; }
 static bool is_int(int kind) { return kind == ARG_INT; }
 static bool is_number(int kind) { return kind == ARG_NUMBER; }
-static bool is_any(int kind) { return kind != ARG_REFUSED; }
+static bool is_any(int kind) { return kind != ARG_REFUSED && kind != ARG_IGNORED; }
 
 bool args_flag(const struct args *a, const char *name) { return need(a, name, is_flag)->set; }
 

@@ -17,7 +17,9 @@ enum arg_kind {
     ARG_INT,
     ARG_NUMBER,
     ARG_CHOICE,
-    ARG_REFUSED, // known, but not in this build: `help` says why, and nothing lists it
+    // What another program has and this one hasn't; `help` says why, in place of a list of it.
+    ARG_REFUSED, // an error; its variables, if set, are like those of ARG_IGNORED
+    ARG_IGNORED, // taken, and told that it changes nothing; "[on|off]": a value that may be missing
 };
 
 struct arg {
@@ -25,7 +27,9 @@ struct arg {
     // name by which the getters know it; names after it are aliases.
     const char *names;
     enum arg_kind kind;
-    const char *value; // what help calls the value: "N"; of a choice, the words: "auto|cpu"
+    // What help calls the value: "N"; of a choice, the words: "auto|cpu". Words after the N of an
+    // ARG_INT, "N|auto", stand for the least.
+    const char *value;
     // Variables with spaces between, the strongest first; NULL: none. One with "_NO_" turns a
     // switch off, whatever it holds.
     const char *env;
@@ -34,8 +38,10 @@ struct arg {
     const char *help;      // no full stop, no line breaks
 };
 
-#define ARG_REFUSES(names, why)                                                                    \
-    { names, ARG_REFUSED, "VALUE", NULL, NULL, 0, 0, why }
+#define ARG_REFUSES(names, env, why)                                                               \
+    { names, ARG_REFUSED, NULL, env, NULL, 0, 0, why }
+#define ARG_IGNORES(names, value, env, why)                                                        \
+    { names, ARG_IGNORED, value, env, NULL, 0, 0, why }
 
 struct arg_group {
     const char *title; // "Sampling options"; NULL: not listed
@@ -87,6 +93,10 @@ bool args_given(const struct args *a, const char *name); // by argv or the envir
 // What gave it: the name as typed ("-t", "--temp"), a variable, or an empty view.
 struct sv args_given_by(const struct args *a, const char *name);
 
+// A warning for each option given that changes nothing. variables: and for each variable set that
+// does not either, or whose name begins with "LLAMA_ARG_" and is none that the command reads.
+void args_warn(const struct args *a, bool variables);
+
 // The word of `words` (with spaces between) that is nearest to a mistyped one, or an empty view.
 struct sv args_nearest(struct sv typed, const char *words);
 
@@ -100,6 +110,8 @@ const char *args_model_option(const struct args *a, struct error *e); // operand
 void args_help(FILE *f, const struct command *c);
 void args_describe(struct str *s, const struct arg *arg); // "text (range) [default: x]"
 bool args_listed(const struct arg *arg);                  // in help and manual
+// What is not listed there, and why: the rows of a table in Markdown.
+void args_others(FILE *f, const struct command *c);
 
 // Variables that stand for no option.
 struct variable {

@@ -70,7 +70,30 @@ static void help_option(FILE *f, const struct arg *arg) {
     str_free(&right);
 }
 
-bool args_listed(const struct arg *arg) { return arg->kind != ARG_REFUSED; }
+bool args_listed(const struct arg *arg) {
+    return arg->kind != ARG_REFUSED && arg->kind != ARG_IGNORED;
+}
+
+static void list_code(FILE *f, const char *words) {
+    struct sv word;
+    for (size_t i = 0; words && (word = args_word(words, i)).n; i++)
+        fprintf(f, "%s`%.*s`", i ? ", " : "", (int)word.n, word.p);
+}
+
+void args_others(FILE *f, const struct command *c) {
+    fputs("| option | variable | given | why |\n|---|---|---|---|\n", f);
+    for (size_t g = 0; c->groups[g]; g++) {
+        for (size_t k = 0; k < c->groups[g]->n; k++) {
+            const struct arg *arg = &c->groups[g]->arg[k];
+            if (args_listed(arg)) continue;
+            fputs("| ", f);
+            list_code(f, arg->names);
+            fputs(" | ", f);
+            list_code(f, arg->env);
+            fprintf(f, " | %s | %s |\n", arg->kind == ARG_REFUSED ? "refused" : "taken", arg->help);
+        }
+    }
+}
 
 void args_help(FILE *f, const struct command *c) {
     const char *program = c->alone ? "" : "mlxcel ";

@@ -103,6 +103,7 @@ static void man_environment(FILE *f, const struct manual *m) {
             for (size_t k = 0; k < commands[c]->groups[g]->n; k++) {
                 const struct arg *arg = &commands[c]->groups[g]->arg[k];
                 struct sv env, name;
+                if (!args_listed(arg)) continue;
                 for (size_t i = 0; arg->env && (env = args_word(arg->env, i)).n; i++) {
                     if (!map_put(&seen, env, 1)) continue;
                     size_t first = 0;

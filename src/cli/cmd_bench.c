@@ -352,7 +352,7 @@ static const struct arg_group *const groups[] = {&args_model_group,
                                                  &engine_cache_group,
                                                  &common_options,
                                                  &refused_options,
-                                                 &engine_refused_group,
+                                                 &engine_other_group,
                                                  NULL};
 
 const struct command command_bench = {

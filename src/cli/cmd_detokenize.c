@@ -128,7 +128,7 @@ static const struct arg args[] = {
 };
 static const struct arg_group options = {"Detokenize", args, sizeof args / sizeof *args};
 static const struct arg_group *const groups[] = {
-    &args_model_group, &options, &common_options, &refused_options, &engine_refused_group, NULL};
+    &args_model_group, &options, &common_options, &refused_options, &engine_other_group, NULL};
 
 const struct command command_detokenize = {
     .name = "detokenize",

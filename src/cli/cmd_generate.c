@@ -137,7 +137,7 @@ static const struct arg_group *const groups[] = {
     &options,
     &common_options,
     &refused_options,
-    &engine_refused_group,
+    &engine_other_group,
     &refused_chat_options,
     NULL,
 };

@@ -176,16 +176,12 @@ static const struct arg args[] = {
     {"--batch", ARG_INT, "N", NULL, "1", 1, 4096, "sequences at once to plan for"},
     {"--threads", ARG_INT, "N", "LLAMA_ARG_THREADS", "0", -1, 4096,
      "CPU threads; 0 or less: one a physical core"},
-    {"--device", ARG_TEXT, "auto|gpu|cpu|cuda[:N]", "MLXCEL_DEVICE", "auto", 0, 0,
-     "where it would run"},
-    {"--precision", ARG_CHOICE, "native|f32", NULL, "native", 0, 0,
-     "f32 also needs a larger cache"},
     {"--json", ARG_FLAG, NULL, NULL, NULL, 0, 0, "as one JSON object"},
 };
 static const struct arg_group options = {"Inspect", args, sizeof args / sizeof *args};
 static const struct arg_group *const groups[] = {
-    &args_model_group,     &options, &engine_cache_group, &common_options, &refused_options,
-    &engine_refused_group, NULL};
+    &args_model_group, &options,         &engine_device_group, &engine_cache_group,
+    &common_options,   &refused_options, &engine_other_group,  NULL};
 
 const struct command command_inspect = {
     .name = "inspect",

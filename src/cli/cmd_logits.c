@@ -175,7 +175,7 @@ static const struct arg_group *const groups[] = {&args_model_group,     &options
                                                  &engine_options_group, &engine_device_group,
                                                  &pool_arg_group,       &engine_cache_group,
                                                  &common_options,       &refused_options,
-                                                 &engine_refused_group, NULL};
+                                                 &engine_other_group,   NULL};
 
 const struct command command_logits = {
     .name = "logits",

@@ -255,8 +255,8 @@ static const struct arg args[] = {
 };
 static const struct arg_group options = {"Template", args, sizeof args / sizeof *args};
 static const struct arg_group *const groups[] = {
-    &args_model_group,     &options, &template_options, &common_options, &refused_options,
-    &engine_refused_group, NULL};
+    &args_model_group,   &options, &template_options, &common_options, &refused_options,
+    &engine_other_group, NULL};
 
 const struct command command_template = {
     .name = "template",

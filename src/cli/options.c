@@ -63,30 +63,35 @@ static const struct arg common_args[] = {
 const struct arg_group common_options = {"General", common_args, COUNT(common_args)};
 
 static const struct arg refused_args[] = {
-    ARG_REFUSES("--adapter --lora", "LoRA adapters are not in this build; merge the adapter first"),
-    ARG_REFUSES("--image", "vision models are not in this build"),
-    ARG_REFUSES("--audio", "audio models are not in this build"),
-    ARG_REFUSES("--video", "video is not in this build"),
-    ARG_REFUSES("-hf --hf-repo --models-dir --revision",
+    ARG_REFUSES("--adapter --lora", NULL,
+                "LoRA adapters are not in this build; merge the adapter first"),
+    ARG_REFUSES("--image", NULL, "vision models are not in this build"),
+    ARG_REFUSES("--audio", NULL, "audio models are not in this build"),
+    ARG_REFUSES("--video", NULL, "video is not in this build"),
+    ARG_REFUSES("-hf --hf-repo --models-dir --revision", NULL,
                 "downloads are not in this build; pass a checkpoint's folder with -m"),
-    ARG_REFUSES("--surgery", "surgery on weights is not in this build"),
-    ARG_REFUSES("--adaptive-target --adaptive-decay",
+    ARG_REFUSES("--surgery", NULL, "surgery on weights is not in this build"),
+    ARG_REFUSES("--adaptive-target --adaptive-decay", NULL,
                 "the adaptive-p sampler is not in this build"),
 };
 const struct arg_group refused_options = {NULL, refused_args, COUNT(refused_args)};
 
 static const struct arg refused_chat_args[] = {
-    ARG_REFUSES("-cnv --conversation -i --interactive -if --interactive-first",
+    ARG_REFUSES("-cnv --conversation -i --interactive -if --interactive-first", NULL,
                 "mlxcel run is the conversation"),
-    ARG_REFUSES("-no-cnv --no-conversation -st --single-turn",
+    ARG_REFUSES("-no-cnv --no-conversation -st --single-turn", NULL,
                 "with --prompt there is one answer and no conversation"),
-    ARG_REFUSES("-cb --cont-batching -nocb --no-cont-batching -np --parallel",
+    ARG_REFUSES("-np --parallel", NULL, "many requests at once are mlxcel serve's"),
+    ARG_IGNORES("-cb --cont-batching -nocb --no-cont-batching", NULL, NULL,
                 "many requests at once are mlxcel serve's"),
-    ARG_REFUSES("-b --batch-size -ub --ubatch-size", "the engine chooses the size of its steps"),
-    ARG_REFUSES("-co --color -e --escape --no-display-prompt --no-warmup --simple-io",
-                "llama.cpp has it, and it stands for nothing here"),
-    ARG_REFUSES("--chat-template --chat-template-file",
+    ARG_IGNORES("-b --batch-size -ub --ubatch-size", "N", NULL,
+                "the engine chooses the size of its steps"),
+    ARG_REFUSES("-e --escape", NULL, "a prompt is taken as it is; let the shell or --file escape"),
+    ARG_IGNORES("--no-escape", NULL, NULL, "a prompt is taken as it is"),
+    ARG_IGNORES("-co --color --simple-io --no-display-prompt", NULL, NULL,
+                "there are no colors, and the prompt is not shown again"),
+    ARG_REFUSES("--chat-template --chat-template-file", NULL,
                 "the checkpoint's own template is used; --raw leaves it out"),
-    ARG_REFUSES("-sysf --system-prompt-file", "pass the text with --system"),
+    ARG_REFUSES("-sysf --system-prompt-file", NULL, "pass the text with --system"),
 };
 const struct arg_group refused_chat_options = {NULL, refused_chat_args, COUNT(refused_chat_args)};

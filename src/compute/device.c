@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/log.h"
 #include "compute/ops.h"
@@ -9,14 +10,15 @@
 #if defined(HAVE_CUDA)
 static int gpus(void) { return cuda_devices(); }
 
-// "cuda" or "cuda:N"
+// "cuda" or "cuda:N", or as llama.cpp has it "CUDA0"
 static bool read_name(const char *name, int *index) {
     char *end = NULL;
     *index = 0;
-    if (strncmp(name, "cuda", 4) != 0) return false;
+    if (strncasecmp(name, "cuda", 4) != 0) return false;
     if (!name[4]) return true;
-    if (name[4] != ':' || name[5] < '0' || name[5] > '9' || strlen(name) > 8) return false;
-    *index = (int)strtol(name + 5, &end, 10);
+    const char *digits = name + (name[4] == ':' ? 5 : 4);
+    if (*digits < '0' || *digits > '9' || strlen(digits) > 3) return false;
+    *index = (int)strtol(digits, &end, 10);
     return !*end;
 }
 
@@ -42,6 +44,7 @@ struct device *device_open(const char *name, const struct device_options *opt, s
 }
 
 const char *device_wish(const char *word) {
+    if (!strcmp(word, "none")) return "cpu"; // llama.cpp's word for no GPU
     if (strcmp(word, "gpu") != 0) return word;
 #if defined(HAVE_CUDA)
     if (!gpus()) log_say(LOG_WARN, "device gpu: this machine has none, so the CPU computes");

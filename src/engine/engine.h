@@ -50,7 +50,7 @@ struct engine_options {
 // The command line's (engine_args.c): --device and --precision; how the cache is kept; and what
 // people know from llama.cpp that no program here has. The options that follow from the first two
 // groups, and no others.
-extern const struct arg_group engine_device_group, engine_cache_group, engine_refused_group;
+extern const struct arg_group engine_device_group, engine_cache_group, engine_other_group;
 struct engine_options engine_read_options(const struct args *a);
 
 // path: a checkpoint's folder, or a file in it.

@@ -152,6 +152,7 @@ static int start(const struct args *a) {
     struct server_options o = {0};
     set_log_level(a);
     bool ok = log_environment(&e) && server_options_read(&o, a, &e) && log_open(&o.log, &e);
+    if (ok) args_warn(a, true);
     int code = ok ? run(&o) : wrong(&e);
     server_options_free(&o);
     return code;
@@ -167,6 +168,8 @@ int main(int argc, char **argv) {
         code = wrong(&e);
     else if (args_flag(&a, "help"))
         args_help(stdout, &command_server);
+    else if (args_flag(&a, "llama-options"))
+        args_others(stdout, &command_server);
     else if (args_flag(&a, "man"))
         args_man(stdout, &server_manual);
     else if (args_flag(&a, "version"))

@@ -8,15 +8,16 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/sampling_args.h"
+#include "server/llama_options.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 #define KEYS     "LLAMA_API_KEY"
 
-enum { LEAST_CONTEXT = 512, KEY_FILE_MOST = 1 << 20 };
+enum { DEFAULT_PARALLEL = 4, LEAST_CONTEXT = 512, KEY_FILE_MOST = 1 << 20 };
 
 static const struct arg engine_args[] = {
-    {"-np --parallel", ARG_INT, "N", "LLAMA_ARG_N_PARALLEL", "4", 1, 4096,
-     "answers that are made at once"},
+    {"-np --parallel", ARG_INT, "N", "LLAMA_ARG_N_PARALLEL", "4", -1, 4096,
+     "answers that are made at once; 0 or less: 4"},
     {"--max-queue-depth --max-queue", ARG_INT, "N", NULL, "32", 0, 1e6,
      "requests that may wait for one of those places; more are told to try again (429)"},
     {"-c --ctx-size", ARG_INT, "N", "LLAMA_ARG_CTX_SIZE", "0", 0, 1e9,
@@ -46,6 +47,13 @@ static const struct arg chat_args[] = {
     {"--chat-template-kwargs", ARG_TEXT, "JSON", "LLAMA_ARG_CHAT_TEMPLATE_KWARGS", NULL, 0, 0,
      "an object with variables for the chat template, as {\"enable_thinking\": false}; a request's "
      "own win"},
+    {"-rea --reasoning", ARG_CHOICE, "on|off|auto", "LLAMA_ARG_REASONING", "auto", 0, 0,
+     "whether models think, where requests say nothing; auto: the model's own way"},
+    {"--reasoning-effort", ARG_TEXT, "LEVEL", "LLAMA_ARG_REASONING_EFFORT", NULL, 0, 0,
+     "how much, in the words of the model's template; none turns it off, default is the model's own "
+     "way"},
+    {"--reasoning-budget", ARG_INT, "N", "LLAMA_ARG_THINK_BUDGET LLAMA_ARG_REASONING_BUDGET", "-1",
+     -1, 1e9, "0: as --reasoning off; -1: no limit; there are no others"},
     {"--reasoning-format", ARG_CHOICE, "auto|deepseek|none", "LLAMA_ARG_THINK", "auto", 0, 0,
      "auto and deepseek: what the model thinks is sent as reasoning_content; none: within the "
      "content, as it wrote it"},
@@ -105,7 +113,7 @@ static const struct arg route_args[] = {
      "take POST /props, which has nothing to change; GET /props is always there"},
     {"--slots --no-slots", ARG_SWITCH, NULL, "LLAMA_ARG_ENDPOINT_SLOTS LLAMA_ARG_NO_ENDPOINT_SLOTS",
      "on", 0, 0, "GET /slots tells what each place does"},
-    {"--slot-save-path", ARG_TEXT, "DIR", NULL, NULL, 0, 0,
+    {"--slot-save-path", ARG_TEXT, "DIR", "LLAMA_ARG_SLOT_SAVE_PATH", NULL, 0, 0,
      "a folder in which POST /slots/N?action=save keeps the tokens of a place, for restore"},
     {"--spm-infill", ARG_FLAG, NULL, NULL, NULL, 0, 0,
      "/infill gives the model the suffix before the prefix, for models that were trained so"},
@@ -143,55 +151,25 @@ static const struct arg log_args[] = {
 static const struct arg_group log_group = {"Log", log_args, COUNT(log_args)};
 
 static const struct arg common_args[] = {
-    {"-h --help", ARG_FLAG, NULL, NULL, NULL, 0, 0, "show this help"},
+    {"-h --help --usage", ARG_FLAG, NULL, NULL, NULL, 0, 0, "show this help"},
+    {"--llama-options", ARG_FLAG, NULL, NULL, NULL, 0, 0,
+     "the options and variables of llama-server that are not in this help, and what becomes of "
+     "each, as a table in Markdown"},
     {"-V --version", ARG_FLAG, NULL, NULL, NULL, 0, 0, "the version, and what is in this build"},
     {"--man", ARG_FLAG, NULL, NULL, NULL, 0, 0,
      "the manual page, in mdoc: mlxcel-server --man | man -l -"},
 };
 static const struct arg_group common_group = {"General", common_args, COUNT(common_args)};
 
-static const struct arg refused_args[] = {
-    ARG_REFUSES("-hf -hfr --hf-repo -hff --hf-file -mu --model-url --models-dir --revision",
-                "downloads and stores of models are not in this build; pass a checkpoint's folder "
-                "with -m"),
-    ARG_REFUSES("--adapter --lora --lora-scaled",
-                "LoRA adapters are not in this build; merge the adapter first"),
-    ARG_REFUSES("-cb --cont-batching -nocb --no-cont-batching",
-                "requests always run together; --parallel says how many"),
-    ARG_REFUSES("--no-batch",
-                "requests always run together; --parallel 1 makes one answer at a time"),
-    ARG_REFUSES("--max-batch-size", "an answer that has a place is in every step: --parallel"),
-    ARG_REFUSES("--max-batch-prefill --max-batch-prefill-tokens --prefill-grant-interval",
-                "every step computes parts of the prompts that wait, up to --batch-size tokens in "
-                "all"),
-    ARG_REFUSES("--enable-preemption --preemption-policy",
-                "when the caches are full, the answers that came last wait again"),
-    ARG_REFUSES("--max-kv-size --kv-cache-budget",
-                "--ctx-size is what an answer may hold, --cache-tokens all of them"),
-    ARG_REFUSES("-ub --ubatch-size", "there is one size of step: --batch-size"),
-    ARG_REFUSES("--chat-template --chat-template-file", "the checkpoint's own template is used"),
-    ARG_REFUSES("--no-jinja", "templates are always Jinja"),
-    ARG_REFUSES("--mmproj --image", "vision models are not in this build"),
-    ARG_REFUSES("--embedding --embeddings --rerank --reranking --pooling",
-                "embedding and reranking models are not in this build"),
-    ARG_REFUSES("--conversation-store-max-entries --conversation-store-max-bytes "
-                "--conversation-store-ttl-secs",
-                "there is no store of conversations; see --responses-store-file"),
-    ARG_REFUSES("--show-reasoning", "see --reasoning-format"),
-    ARG_REFUSES("--adaptive-target --adaptive-decay",
-                "the adaptive-p sampler is not in this build"),
-};
-static const struct arg_group refused_group = {NULL, refused_args, COUNT(refused_args)};
-
-static const struct arg_group *const groups[] = {&args_model_group,     &engine_group,
-                                                 &engine_device_group,  &pool_arg_group,
-                                                 &engine_cache_group,   &defaults_arg_group,
-                                                 &sampling_arg_group,   &constraint_arg_group,
-                                                 &chat_group,           &responses_store_group,
-                                                 &http_group,           &route_group,
-                                                 &cors_arg_group,       &log_group,
-                                                 &common_group,         &refused_group,
-                                                 &engine_refused_group, NULL};
+static const struct arg_group *const groups[] = {&args_model_group,    &engine_group,
+                                                 &engine_device_group, &pool_arg_group,
+                                                 &engine_cache_group,  &defaults_arg_group,
+                                                 &sampling_arg_group,  &constraint_arg_group,
+                                                 &chat_group,          &responses_store_group,
+                                                 &http_group,          &route_group,
+                                                 &cors_arg_group,      &log_group,
+                                                 &common_group,        &llama_option_group,
+                                                 &engine_other_group,  NULL};
 
 static const struct variable variables[] = {
     {"MLXCEL_LOG", "The least level of messages shown: error, warn, info (the default), debug."},
@@ -345,6 +323,7 @@ static void read_log(struct server_options *o, const struct args *a) {
 static bool read_engine(struct engine_options *opt, const struct args *a, struct error *e) {
     int64_t context = args_int(a, "ctx-size");
     int64_t sequences = args_int(a, "parallel");
+    if (sequences < 1) sequences = DEFAULT_PARALLEL;
     if (context) {
         context /= sequences;
         if (context < LEAST_CONTEXT) context = LEAST_CONTEXT;
@@ -359,12 +338,39 @@ static bool read_engine(struct engine_options *opt, const struct args *a, struct
     return pool_read_options(a, &opt->pool, e);
 }
 
+// What the options say of thinking, as variables of all requests' templates.
+static void add_thinking(struct json_object *kwargs, const struct args *a) {
+    static const char *const levels[] = {"reasoning_effort", "reasoning_strength"};
+    const char *level = args_text(a, "reasoning-effort"), *word = args_text(a, "reasoning");
+    bool given = level && *level && strcmp(level, "default") != 0;
+    bool none = given && !strcmp(level, "none"), off = !strcmp(word, "off");
+    bool cut = args_given(a, "reasoning-budget") && args_int(a, "reasoning-budget") == 0;
+    for (int i = 0; i < 2 && given && !none; i++)
+        json_object_object_add(kwargs, levels[i], json_object_new_string(level));
+    if (given || off || cut || !strcmp(word, "on"))
+        json_object_object_add(kwargs, "enable_thinking",
+                               json_object_new_boolean(!none && !off && !cut));
+}
+
+static bool read_kwargs(struct server_options *o, const struct args *a, struct error *e) {
+    if (args_int(a, "reasoning-budget") > 0)
+        return fail(e,
+                    "--reasoning-budget %lld: thinking can't be cut off; 0 turns it off, -1 "
+                    "leaves it as long as it is",
+                    (long long)args_int(a, "reasoning-budget"));
+    struct json_object *own = args_object(a, "chat-template-kwargs", e);
+    o->kwargs = json_object_new_object();
+    add_thinking(o->kwargs, a);
+    json_add_members(o->kwargs, own);
+    json_object_put(own);
+    return !e->set;
+}
+
 static bool read_chat(struct server_options *o, const struct args *a, struct error *e) {
     bool alias = !strcmp(args_text(a, "reasoning-alias-field"), "reasoning");
     bool inside = !strcmp(args_text(a, "reasoning-format"), "none");
     o->reasoning = inside ? REASONING_INSIDE : alias ? REASONING_AND_ALIAS : REASONING_APART;
-    o->kwargs = args_object(a, "chat-template-kwargs", e);
-    return !e->set;
+    return read_kwargs(o, a, e);
 }
 
 static bool read_routes(struct server_options *o, const struct args *a, struct error *e) {

@@ -19,7 +19,7 @@ struct server_options {
     bool uncached; // no request uses what others left in the caches
 
     struct defaults defaults;   // of requests
-    struct json_object *kwargs; // --chat-template-kwargs, or NULL; owned
+    struct json_object *kwargs; // variables of all requests' templates; owned
     enum reasoning_format {
         REASONING_APART,     // as reasoning_content
         REASONING_AND_ALIAS, // and as "reasoning", which other clients look for

@@ -87,6 +87,12 @@ static void cached(void **state) {
     }
 }
 
+#define USAGE                                                                                      \
+    "\"usage\":{\"prompt_tokens\":21,\"completion_tokens\":13,\"total_tokens\":34,"                \
+    "\"prompt_tokens_details\":{\"cached_tokens\":0,\"audio_tokens\":0},"                          \
+    "\"completion_tokens_details\":{\"reasoning_tokens\":0,\"audio_tokens\":0,"                    \
+    "\"accepted_prediction_tokens\":0,\"rejected_prediction_tokens\":0}}"
+
 static void chat(void **state) {
     struct answer a;
     (void)state;
@@ -102,10 +108,9 @@ static void chat(void **state) {
         &want,
         "{\"id\":\"%.*s\",\"object\":\"chat.completion\",\"created\":%lld,\"model\":\"text\","
         "\"system_fingerprint\":\"mlxcel-" MLXCEL_VERSION "\",\"choices\":[{\"index\":0,"
-        "\"message\":{\"role\":\"assistant\",\"content\":\"" GREETING "\"},\"logprobs\":null,"
-        "\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":21,"
-        "\"completion_tokens\":13,\"total_tokens\":34,"
-        "\"prompt_tokens_details\":{\"cached_tokens\":0}}}",
+        "\"message\":{\"role\":\"assistant\",\"content\":\"" GREETING "\",\"refusal\":null,"
+        "\"annotations\":[]},\"logprobs\":null,"
+        "\"finish_reason\":\"stop\"}]," USAGE "}",
         (int)id.n, id.p, (long long)json_int_at(o, "created", 0));
     cut_timings(&a.body);
     assert_string_equal(a.body.p, want.p);
@@ -242,15 +247,15 @@ static void expect_stream(struct str *body, bool is_chat, bool usage, const char
     ptrdiff_t at = sv_find(s.left, sv("\"created\":"), 0);
     assert_true(at > 0);
     s.created = strtoll(body->p + at + 10, NULL, 10);
-    if (is_chat) expect_choice(&s, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}", "null");
+    if (is_chat)
+        expect_choice(&s, "\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}",
+                      "null");
     struct str all = {0};
     while (next_text(&s, &all)) continue;
     assert_string_equal(str_c(&all), text);
     str_free(&all);
     expect_choice(&s, is_chat ? "\"delta\":{}" : "\"text\":\"\"", finish);
-    if (usage)
-        expect_event(&s, "\"choices\":[],\"usage\":{\"prompt_tokens\":21,\"completion_tokens\":13,"
-                         "\"total_tokens\":34,\"prompt_tokens_details\":{\"cached_tokens\":0}}");
+    if (usage) expect_event(&s, "\"choices\":[]," USAGE);
     assert_true(sv_is(s.left, "data: [DONE]\n\n"));
 }
 

@@ -130,6 +130,7 @@ static void calls(void **state) {
     check_is(block(o, 2), "name", "weather");
     assert_true(sv_starts(json_text_at(block(o, 2), "id"), sv("toolu_")));
     check_is(json_at(block(o, 2), "input"), "city", "Z\xc3\xbcrich");
+    check_is(json_at(json_at(o, "usage"), "output_tokens_details"), "thinking_tokens", "4");
     json_object_put(o);
     o = ask_good(&tools, MESSAGES,
                  "{\"max_tokens\":99," HI ",\"tools\":[" TOOL

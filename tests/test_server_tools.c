@@ -66,6 +66,8 @@ static void whole_answer(void **state) {
     assert_int_equal(json_object_array_length(calls), 1);
     check_call(json_object_array_get_idx(calls, 0));
     check_text(c, "finish_reason", "tool_calls");
+    // "<think>", "\nZurich", "?\n" and "</think>"
+    check_text(json_at(json_at(o, "usage"), "completion_tokens_details"), "reasoning_tokens", "4");
     json_object_put(o);
 }
 

@@ -72,6 +72,7 @@ void reply_push(struct reply *r, struct sv text);
 void reply_finish(struct reply *r); // nothing more comes; decides what is held back
 // The next event, whose texts are valid until the next call of reply_push, _finish or _next.
 bool reply_next(struct reply *r, struct reply_event *event);
+bool reply_thinks(const struct reply *r); // what was pushed ends inside the reasoning
 
 // A whole reply.
 struct reply_call {

@@ -24,8 +24,9 @@ static void add_usage(struct str *s, const struct completion *c) {
     size_t cached = (size_t)completion_cached(c);
     str_printf(s,
                "\"usage\":{\"input_tokens\":%zu,\"cache_creation_input_tokens\":0,"
-               "\"cache_read_input_tokens\":%zu,\"output_tokens\":%zu}",
-               c->prompt - cached, cached, c->tokens);
+               "\"cache_read_input_tokens\":%zu,\"output_tokens\":%zu,"
+               "\"output_tokens_details\":{\"thinking_tokens\":%zu}}",
+               c->prompt - cached, cached, c->tokens, c->thought);
 }
 
 static const char *stop_reason(const struct choice *ch) {

@@ -28,8 +28,11 @@ static void add_logprobs(struct str *s, const struct completion *c, struct choic
 static void add_usage(struct str *s, const struct completion *c) {
     str_printf(s,
                ",\"usage\":{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu,"
-               "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
-               c->prompt, c->tokens, c->prompt + c->tokens, (long long)completion_cached(c));
+               "\"prompt_tokens_details\":{\"cached_tokens\":%lld,\"audio_tokens\":0},"
+               "\"completion_tokens_details\":{\"reasoning_tokens\":%zu,\"audio_tokens\":0,"
+               "\"accepted_prediction_tokens\":0,\"rejected_prediction_tokens\":0}}",
+               c->prompt, c->tokens, c->prompt + c->tokens, (long long)completion_cached(c),
+               c->thought);
 }
 
 static void add_timings(struct str *s, const struct completion *c, const struct choice *ch) {
@@ -70,6 +73,7 @@ static void add_message(struct str *s, const struct completion *c, const struct 
         str_puts(s, "\"content\":null");
     else
         json_member(s, "content", str_sv(&m->content));
+    str_puts(s, ",\"refusal\":null,\"annotations\":[]");
     if (m->reasoning.n) {
         str_addc(s, ',');
         add_reasoning(s, c, str_sv(&m->reasoning));
@@ -224,7 +228,7 @@ static void add_lost(struct str *s, struct completion *c, const struct refusal *
 static void open_chats(struct str *s, struct completion *c) {
     for (size_t i = 0; i < c->choices; i++) {
         begin_event(s, c, &c->choice[i]);
-        str_puts(s, "\"role\":\"assistant\",\"content\":\"\"");
+        str_puts(s, "\"role\":\"assistant\",\"content\":\"\",\"refusal\":null");
         end_event(s, c, &c->choice[i], false);
     }
     open_progress(s, c);

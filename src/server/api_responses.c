@@ -15,7 +15,6 @@ struct response {
     int64_t sequence;  // of the next event
     struct str output; // the items that are whole, with commas between
     size_t items;      // how many
-    size_t thought;    // tokens of reasoning
     const char *status;
 
     // The item that is being made.
@@ -45,12 +44,12 @@ static void close_response(struct completion *c) {
 
 // --- JSON ----------------------------------------------------------------------------------------
 
-static void add_usage(struct str *s, const struct completion *c, const struct response *r) {
+static void add_usage(struct str *s, const struct completion *c) {
     str_printf(s,
                ",\"usage\":{\"input_tokens\":%zu,\"input_tokens_details\":{\"cached_tokens\":%lld,"
                "\"cache_write_tokens\":0},\"output_tokens\":%zu,\"output_tokens_details\":{"
                "\"reasoning_tokens\":%zu},\"total_tokens\":%zu}",
-               c->prompt, (long long)completion_cached(c), c->tokens, r->thought,
+               c->prompt, (long long)completion_cached(c), c->tokens, c->thought,
                c->prompt + c->tokens);
 }
 
@@ -81,7 +80,7 @@ static void add_response(struct str *s, const struct completion *c, const struct
     str_add(s, str_sv(&r->output));
     str_puts(s, "]");
     if (over)
-        add_usage(s, c, r);
+        add_usage(s, c);
     else
         str_puts(s, ",\"usage\":null");
     str_printf(s, ",\"temperature\":%g,\"top_p\":%g", (double)c->ask.sampling.temperature,
@@ -175,13 +174,6 @@ static void add_response_event(struct str *s, const struct completion *c, const 
 
 // --- items ---------------------------------------------------------------------------------------
 
-static void count_thought(struct response *r, const struct tokenizer *t) {
-    struct ids ids = {0};
-    struct error e = {0};
-    if (tok_encode(t, str_sv(&r->text), false, &ids, &e)) r->thought += ids.n;
-    ids_free(&ids);
-}
-
 static void close_item(struct str *s, struct completion *c, const char *status) {
     static const char *const done[] = {"", "response.reasoning_text.done",
                                        "response.output_text.done",
@@ -197,7 +189,6 @@ static void close_item(struct str *s, struct completion *c, const char *status) 
     add_item_event(s, r, "response.output_item.done", status, true);
     if (r->items++) str_addc(&r->output, ',');
     add_item(&r->output, r, status, true);
-    if (r->kind == REASONING) count_thought(r, c->tokenizer);
     r->kind = NOTHING;
 }
 

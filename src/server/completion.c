@@ -211,6 +211,14 @@ static bool take_token(struct completion *c, struct choice *ch, int32_t id, bool
     return ch->finish != FINISH_NOT;
 }
 
+// Hands on what came of a token. Of one that ends the reasoning some may be text.
+static void push_token(struct completion *c, struct choice *ch, size_t from) {
+    if (!ch->reply) return;
+    bool before = reply_thinks(ch->reply);
+    reply_push(ch->reply, sv_cut(str_sv(&ch->piece), from, ch->piece.n));
+    c->thought += before || reply_thinks(ch->reply);
+}
+
 // Takes an answer's news. The text before a stop string or a stop id is the answer's.
 static void take(struct completion *c, struct choice *ch) {
     const struct job_news *news = &c->news;
@@ -218,7 +226,9 @@ static void take(struct completion *c, struct choice *ch) {
     bool ended = false;
     for (size_t i = 0; i < news->ids.n && !ended; i++) {
         bool end = news->finish == FINISH_STOP && i + 1 == news->ids.n;
+        size_t from = ch->piece.n;
         ended = take_token(c, ch, news->ids.id[i], end, &chance);
+        push_token(c, ch, from);
     }
     if (ended) job_cancel(c->job, ch->index);
     size_t before = ch->piece.n;
@@ -226,7 +236,7 @@ static void take(struct completion *c, struct choice *ch) {
     cut_off(c, ch, before);
     if (!ended) ch->finish = news->finish;
     if (!ch->reply) return;
-    reply_push(ch->reply, str_sv(&ch->piece));
+    reply_push(ch->reply, sv_cut(str_sv(&ch->piece), before, ch->piece.n));
     if (ch->finish != FINISH_NOT) reply_finish(ch->reply);
 }
 

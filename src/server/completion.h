@@ -38,6 +38,7 @@ struct completion {
     struct choice *choice; // [choices] to the first prompt, then to the next
     size_t choices;
     size_t prompt, tokens; // tokens of the prompts, and made
+    size_t thought;        // of those made, of reasoning with its marks
     double began, first;   // on clock_now; first token, 0: none yet
     void *own;             // the API's
     struct refusal failed; // by the API's `whole`: there is none, for this reason

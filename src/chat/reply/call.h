@@ -202,5 +202,6 @@ enum step read_tree_calls(struct reply *r);
 
 void show_text(struct reply *r, enum reply_kind kind, struct sv text);
 bool read_harmony(struct reply *r); // false: needs more
+bool harmony_thinks(const struct reply *r);
 
 #endif

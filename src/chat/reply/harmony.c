@@ -148,6 +148,8 @@ static bool called(struct reply *r) {
     return go(r, CONTENT);
 }
 
+bool harmony_thinks(const struct reply *r) { return r->harmony == REASONING; }
+
 bool read_harmony(struct reply *r) {
     switch (r->harmony) {
     case HEAD: return head(r);

@@ -467,6 +467,10 @@ void reply_push(struct reply *r, struct sv text) {
     run(r);
 }
 
+bool reply_thinks(const struct reply *r) {
+    return r->mode == IN_HARMONY ? harmony_thinks(r) : r->mode == IN_REASONING;
+}
+
 void reply_finish(struct reply *r) {
     reuse(r);
     if (r->ended) return;

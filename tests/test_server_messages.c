@@ -267,10 +267,11 @@ static void lost_stream(void **state) {
     client_take_until(fd, &all, "event: message_start");
     kill(other.pid, SIGTERM);
     while (client_take(fd, &all)) continue;
-    if (sv_find(str_sv(&all),
-                sv("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":"
-                   "\"overloaded_error\",\"message\":\"the server is stopping\"}}"),
-                0) < 0)
+    if (sv_find(
+            str_sv(&all),
+            sv("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":"
+               "\"overloaded_error\",\"message\":\"the server is stopping\"},\"request_id\":\"req_"),
+            0) < 0)
         fail_msg("no error: %s", all.p + all.n - 200);
     close(fd);
     str_free(&all);
@@ -378,6 +379,10 @@ static void check_error(const struct answer *a, int status, const char *type, co
     check_is(e, "type", type);
     struct sv why = json_text_at(e, "message");
     if (sv_find(why, sv(message), 0) < 0) fail_msg("\"%s\" does not say \"%s\"", why.p, message);
+    struct str id = {0};
+    str_printf(&id, "Request-Id: %s", json_object_get_string(json_at(o, "request_id")));
+    assert_true(has_header(a, str_c(&id)));
+    str_free(&id);
     json_object_put(o);
 }
 
@@ -386,45 +391,78 @@ static void refusals(void **state) {
         const char *body, *message;
     } cases[] = {
         {"[]", "the body must be a JSON object"},
-        {"{" HI "}", "\"max_tokens\" is missing"},
-        {"{\"max_tokens\":1}", "\"messages\" must be"},
-        {"{\"max_tokens\":1,\"messages\":[]}", "\"messages\" is empty"},
-        {"{\"max_tokens\":1,\"messages\":[3]}", "messages[0].role"},
-        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"tool\",\"content\":\"\"}]}",
-         "messages[0].role"},
-        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\"}]}", "messages[0].content must be"},
+        {"{" HI "}", "max_tokens: Field required"},
+        {"{\"max_tokens\":\"9\"," HI "}",
+         "max_tokens: Input should be a valid integer, not a string"},
+        {"{\"max_tokens\":1}", "messages: Field required"},
+        {"{\"max_tokens\":1,\"messages\":{}}",
+         "messages: Input should be a valid list, not an object"},
+        {"{\"max_tokens\":1,\"messages\":[]}", "messages: at least one message is required"},
+        {"{\"max_tokens\":1,\"messages\":[3]}", "messages.0: Input should be an object"},
+        {"{\"max_tokens\":1,\"messages\":[{}]}", "messages.0.role: Field required"},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"\"},{\"role\":\"tool\",\"content\":\"\"}]}",
+         "messages.1.role: Input should be 'user', 'assistant' or 'system', not 'tool'"},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\"}]}",
+         "messages.0.content: Field required"},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":3}]}",
+         "messages.0.content: Input should be a valid string or a list of blocks"},
         {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[3]}]}",
-         "block of type \"\""},
-        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}",
-         "blocks whose \"text\" is a string"},
+         "messages.0.content.0: Input should be an object"},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{}]}]}",
+         "messages.0.content.0.type: Field required"},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"c\"},{\"type\":\"text\"}]}]}",
+         "messages.2.content.1.text: Field required"},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":[]}]}]}",
+         "messages.0.content.0.text: Input should be a valid string, not an array"},
         {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]}",
-         "block of type \"image\" in a message of \"user\""},
+         "messages.0.content.0: blocks of type \"image\" are not supported with role \"user\""},
         {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_use\"}]}]}",
-         "block of type \"tool_use\" in a message of \"user\""},
+         "blocks of type \"tool_use\" are not supported with role \"user\""},
         {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\"}]}]}",
-         "tool_results have a \"tool_use_id\""},
+         "messages.0.content.0.tool_use_id: Field required"},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"a\",\"content\":[{\"type\":\"image\"}]}]}]}",
+         "messages.0.content.0.content.0: blocks of type \"image\" are not supported here"},
         {"{\"max_tokens\":1,\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\"}]}]}",
-         "tool_uses have a \"name\""},
-        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\","
-         "\"name\":\"a\",\"input\":3}]}]}",
-         "an object as \"input\""},
-        {"{\"max_tokens\":1,\"system\":3," HI "}", "\"system\" must be"},
-        {"{\"max_tokens\":1,\"system\":[{\"type\":\"image\"}]," HI "}", "block 0 of \"system\""},
-        {"{\"max_tokens\":1," HI ",\"tools\":3}", "\"tools\" must be"},
-        {"{\"max_tokens\":1," HI ",\"tools\":[3]}", "tools[0].function.name is missing"},
+         "messages.0.content.0.name: Field required"},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"name\":\"a\",\"id\":3}]}]}",
+         "messages.0.content.0.id: Input should be a valid string"},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"name\":\"a\",\"id\":\"b\",\"input\":3}]}]}",
+         "messages.0.content.0.input: Input should be an object"},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\"}]}]}",
+         "messages.0.content.0.thinking: Field required"},
+        {"{\"max_tokens\":1,\"system\":3," HI "}",
+         "system: Input should be a valid string or a list of blocks"},
+        {"{\"max_tokens\":1,\"system\":[{\"type\":\"image\"}]," HI "}",
+         "system.0: blocks of type \"image\""},
+        {"{\"max_tokens\":1," HI ",\"tools\":3}", "tools: Input should be a valid list"},
+        {"{\"max_tokens\":1," HI ",\"tools\":[3]}", "tools.0.name: Field required"},
+        {"{\"max_tokens\":1," HI ",\"tools\":[{\"name\":\"\",\"input_schema\":{}}]}",
+         "tools.0.name: String should have"},
+        {"{\"max_tokens\":1," HI ",\"tools\":[{\"name\":\"a\"}]}",
+         "tools.0.input_schema: Field required"},
         {"{\"max_tokens\":1," HI ",\"tools\":[{\"type\":\"bash_20250124\",\"name\":\"bash\"}]}",
          "this server runs no tools itself"},
         {"{\"max_tokens\":1," HI ",\"tool_choice\":\"auto\"}",
-         "\"tool_choice\" must have the type"},
+         "tool_choice: Input should be an object with the type 'auto'"},
         {"{\"max_tokens\":1," HI ",\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"tool\"}}",
-         "names a function without a name"},
+         "tool_choice.name: Field required"},
         {"{\"max_tokens\":1," HI ",\"tools\":[" TOOL
          "],\"tool_choice\":{\"type\":\"tool\",\"name\":\"x\"}}",
-         "names \"x\", which is not in \"tools\""},
-        {"{\"max_tokens\":1," HI ",\"tool_choice\":{\"type\":\"any\"}}", "there are no tools"},
-        {"{\"max_tokens\":1," HI ",\"thinking\":{\"type\":\"much\"}}", "\"thinking\" must have"},
-        {"{\"max_tokens\":1," HI ",\"stop_sequences\":\"a\"}", "\"stop_sequences\" must be"},
-        {"{\"max_tokens\":1," HI ",\"output_config\":{\"format\":{}}}", "type json_schema"},
+         "tool_choice.name: no tool in tools has the name \"x\""},
+        {"{\"max_tokens\":1," HI ",\"tool_choice\":{\"type\":\"any\"}}",
+         "tool_choice: the type 'any' may only be specified while providing tools"},
+        {"{\"max_tokens\":1," HI ",\"thinking\":{\"type\":\"much\"}}",
+         "thinking: Input should be an object with the type 'enabled'"},
+        {"{\"max_tokens\":1," HI ",\"stop_sequences\":\"a\"}",
+         "stop_sequences: Input should be a valid list"},
+        {"{\"max_tokens\":1," HI ",\"stop_sequences\":[1]}", "\"stop_sequences\" must be"},
+        {"{\"max_tokens\":1," HI ",\"output_config\":{\"format\":{}}}",
+         "output_config.format: Input should be an object with the type 'json_schema'"},
+        {"{\"max_tokens\":1," HI ",\"output_config\":{\"format\":{\"type\":\"json_schema\"}}}",
+         "output_config.format.schema: Field required"},
+        {"{\"max_tokens\":1," HI
+         ",\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"$ref\":\"#/a\"}}}}",
+         "\"output_config.format\": "},
         {"{\"max_tokens\":1," HI ",\"temperature\":-1}", "\"temperature\" is -1"},
     };
     struct answer a;
@@ -435,8 +473,88 @@ static void refusals(void **state) {
         answer_free(&a);
     }
     post(&text, &a, COUNT, "{\"messages\":3}");
-    check_error(&a, 400, "invalid_request_error", "\"messages\" must be");
+    check_error(&a, 400, "invalid_request_error", "messages: Input should be a valid list");
     answer_free(&a);
+}
+
+// Clients that shorten a conversation by themselves look for these words.
+static void too_long(void **state) {
+    struct server small;
+    struct answer a;
+    struct str body = {0};
+    (void)state;
+    server_start(&small, ARGS("-m", MODEL, "-c", "512", "-np", "1"));
+    str_puts(&body, "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"");
+    for (int i = 0; i < 600; i++) str_puts(&body, "12");
+    str_puts(&body, "\"}]}");
+    post(&small, &a, MESSAGES, body.p);
+    check_error(&a, 400, "invalid_request_error", "prompt is too long: 1219 tokens > 511 maximum");
+    answer_free(&a);
+    str_free(&body);
+    assert_int_equal(server_stop(&small), 0);
+}
+
+// --- beside messages -----------------------------------------------------------------------------
+
+#define VERSION "anthropic-version: 2023-06-01\r\n"
+
+static void no_routes(void **state) {
+    static const struct {
+        const char *method, *path, *headers;
+        int status;
+        const char *type, *message;
+    } cases[] = {
+        {"GET", MESSAGES, "", 405, "invalid_request_error", "takes POST, not GET"},
+        {"DELETE", COUNT, "", 405, "invalid_request_error", "takes POST, not DELETE"},
+        {"POST", MESSAGES "/batches", "", 404, "not_found_error", "no route POST"},
+        {"POST", "/v1/complete", VERSION, 404, "not_found_error", "no route POST /v1/complete"},
+        {"GET", "/v1/models/x", VERSION, 404, "not_found_error", "no such model"},
+    };
+    struct answer a;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ask(&text, &a, cases[i].method, cases[i].path, cases[i].headers, sv(""));
+        check_error(&a, cases[i].status, cases[i].type, cases[i].message);
+        answer_free(&a);
+    }
+    ask(&text, &a, "POST", "/v1/complete", "", sv("")); // of nobody's client
+    expect_refusal(&a, 404, NULL, "no route");
+    answer_free(&a);
+}
+
+static void check_model(struct json_object *o) {
+    struct sv since = json_text_at(o, "created_at");
+    check_is(o, "type", "model");
+    check_is(o, "id", "text");
+    check_is(o, "display_name", "text");
+    check_is(o, "lifecycle", "active");
+    check_is(o, "max_input_tokens", "65536");
+    assert_int_equal(since.n, sizeof "2026-11-30T11:06:00Z" - 1);
+    assert_true(sv_starts(since, sv("20")) && since.p[10] == 'T' && since.p[19] == 'Z');
+}
+
+// As Anthropic's clients look for them.
+static void models(void **state) {
+    struct answer a;
+    (void)state;
+    ask(&text, &a, "GET", "/v1/models?limit=20", VERSION, sv(""));
+    struct json_object *o = json_answer(&a, "models");
+    assert_int_equal(json_object_array_length(json_at(o, "data")), 1);
+    check_model(nth(json_at(o, "data"), 0));
+    check_is(o, "has_more", "false");
+    check_is(o, "first_id", "text");
+    check_is(o, "last_id", "text");
+    json_object_put(o);
+    ask(&text, &a, "GET", "/v1/models?after_id=text", VERSION, sv(""));
+    o = json_answer(&a, "models");
+    assert_int_equal(json_object_array_length(json_at(o, "data")), 0);
+    check_is(o, "has_more", "false");
+    check_is(o, "last_id", "null");
+    json_object_put(o);
+    ask(&text, &a, "GET", "/v1/models/text", VERSION, sv(""));
+    o = json_answer(&a, "model");
+    check_model(o);
+    json_object_put(o);
 }
 
 static void keys(void **state) {
@@ -466,7 +584,8 @@ int main(void) {
         cmocka_unit_test(calls),      cmocka_unit_test(forced),      cmocka_unit_test(streams),
         cmocka_unit_test(lost_call),  cmocka_unit_test(lost_stream), cmocka_unit_test(prompts),
         cmocka_unit_test(count_long), cmocka_unit_test(schema),      cmocka_unit_test(refusals),
-        cmocka_unit_test(keys),
+        cmocka_unit_test(keys),       cmocka_unit_test(too_long),    cmocka_unit_test(no_routes),
+        cmocka_unit_test(models),
     };
     return cmocka_run_group_tests_name("server messages", tests, start, stop);
 }

@@ -232,6 +232,7 @@ static const char *error_type(unsigned status) {
     case 429: return "rate_limit_error";
     case 500: return "api_error";
     case 503: return "overloaded_error";
+    case 504: return "timeout_error";
     default: return "invalid_request_error";
     }
 }
@@ -241,7 +242,9 @@ static void add_refusal(struct str *s, const struct refusal *r) {
     json_member(s, "type", sv(error_type(r->status)));
     str_addc(s, ',');
     json_member(s, "message", sv(r->why.text));
-    str_puts(s, "}}");
+    str_puts(s, "},");
+    json_member(s, "request_id", sv(r->request));
+    str_addc(s, '}');
 }
 
 static void add_lost(struct str *s, struct completion *c, const struct refusal *why) {

@@ -2,6 +2,7 @@
 // the two have by the same name stays as it is, and so do this server's own fields.
 #include "server/ask_anthropic.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -17,8 +18,43 @@ static void add_string(struct json_object *o, const char *name, const char *text
 
 static struct sv type_of(struct json_object *o) { return json_text_at(o, "type"); }
 
-// A type as an error shows it: the first bytes of a text that may be anything.
-static int shown(struct sv type) { return (int)(type.n < 40 ? type.n : 40); }
+// Where a value is in the body, as errors name it: "messages.2.content.1".
+struct spot {
+    char path[96];
+};
+
+static struct spot spot_in(const char *path, const char *key, size_t i) {
+    struct spot at;
+    int n = snprintf(at.path, sizeof at.path, "%s%s%s.%zu", path, *path ? "." : "", key, i);
+    if (n >= (int)sizeof at.path) at.path[0] = 0; // never: three numbers at most
+    return at;
+}
+
+static bool wrong(struct refusal *r, const char *param, const char *path, const char *key,
+                  const char *wanted, struct json_object *v) {
+    const char *dot = *path ? "." : "";
+    if (!v) return refuse(r, 400, param, "%s%s%s: Field required", path, dot, key);
+    return refuse(r, 400, param, "%s%s%s: Input should be %s, not %s", path, dot, key, wanted,
+                  json_kind(v));
+}
+
+// A member that has to be a string. NULL with a refusal.
+static struct json_object *string_at(struct json_object *o, const char *param, const char *path,
+                                     const char *key, struct refusal *r) {
+    struct json_object *v = json_at(o, key);
+    if (json_object_is_type(v, json_type_string)) return v;
+    wrong(r, param, path, key, "a valid string", v);
+    return NULL;
+}
+
+// The type of a block or a tool, which has to be an object. False with a refusal.
+static bool type_at(struct json_object *o, const char *param, const char *path, struct sv *type,
+                    struct refusal *r) {
+    if (!json_object_is_type(o, json_type_object))
+        return refuse(r, 400, param, "%s: Input should be an object, not %s", path, json_kind(o));
+    *type = json_text(string_at(o, param, path, "type", r));
+    return !r->status;
+}
 
 // --- messages ------------------------------------------------------------------------------------
 
@@ -51,59 +87,58 @@ static void add_text(struct json_object *message, struct json_object *text) {
 }
 
 static bool add_text_block(struct json_object *message, struct json_object *block,
-                           struct refusal *r) {
-    struct json_object *text = json_at(block, "text");
-    if (!json_object_is_type(text, json_type_string))
-        return body_wrong_kind(r, "messages", "a list of blocks whose \"text\" is a string", text);
-    add_text(message, text);
-    return true;
+                           const char *param, const char *path, struct refusal *r) {
+    struct json_object *text = string_at(block, param, path, "text", r);
+    if (text) add_text(message, text);
+    return text != NULL;
 }
 
-// A text, or a list of blocks of text, as parts of a message.
-static bool add_texts(struct json_object *message, struct json_object *content, const char *where,
-                      struct refusal *r) {
+// What is in o by that name: a text, or a list of blocks of text, as parts of a message.
+static bool add_texts(struct json_object *message, struct json_object *o, const char *path,
+                      const char *key, const char *param, struct refusal *r) {
+    struct json_object *content = json_at(o, key);
     if (!content || json_object_is_type(content, json_type_string)) {
         json_object_object_add(message, "content",
                                content ? json_object_get(content) : json_object_new_string(""));
         return true;
     }
     if (!json_object_is_type(content, json_type_array))
-        return body_wrong_kind(r, where, "a string or a list of blocks of text", content);
+        return wrong(r, param, path, key, "a valid string or a list of blocks", content);
     for (size_t i = 0; i < json_object_array_length(content); i++) {
         struct json_object *block = json_object_array_get_idx(content, i);
-        struct sv type = type_of(block);
+        struct spot at = spot_in(path, key, i);
+        struct sv type;
+        if (!type_at(block, param, at.path, &type, r)) return false;
         if (!sv_is(type, "text"))
-            return refuse(r, 400, where,
-                          "block %zu of \"%s\" is of type \"%.*s\"; this server takes \"text\"", i,
-                          where, shown(type), type.p);
-        if (!add_text_block(message, block, r)) return false;
+            return refuse(r, 400, param,
+                          "%s: blocks of type \"%.*s\" are not supported here: only text", at.path,
+                          SHOW(type));
+        if (!add_text_block(message, block, param, at.path, r)) return false;
     }
     return true;
 }
 
-static bool add_result(struct json_object *out, struct json_object *block, struct refusal *r) {
+static bool add_result(struct json_object *out, struct json_object *block, const char *path,
+                       struct refusal *r) {
+    struct json_object *id = string_at(block, "messages", path, "tool_use_id", r);
+    if (!id) return false;
     struct json_object *message = json_object_new_object();
-    struct json_object *id = json_at(block, "tool_use_id");
-    if (!json_object_is_type(id, json_type_string)) {
-        json_object_put(message);
-        return body_wrong_kind(r, "messages", "a list whose tool_results have a \"tool_use_id\"",
-                               id);
-    }
     add_string(message, "role", "tool");
     json_object_object_add(message, "tool_call_id", json_object_get(id));
     json_object_array_add(out, message);
-    return add_texts(message, json_at(block, "content"), "content", r);
+    return add_texts(message, block, path, "content", "messages", r);
 }
 
-static bool add_call(struct json_object *message, struct json_object *block, struct refusal *r) {
-    struct json_object *name = json_at(block, "name"), *input = json_at(block, "input");
-    if (!json_object_is_type(name, json_type_string))
-        return body_wrong_kind(r, "messages", "a list whose tool_uses have a \"name\"", name);
+static bool add_call(struct json_object *message, struct json_object *block, const char *path,
+                     struct refusal *r) {
+    struct json_object *name = string_at(block, "messages", path, "name", r);
+    struct json_object *id = string_at(block, "messages", path, "id", r);
+    struct json_object *input = json_at(block, "input");
+    if (!name || !id) return false;
     if (input && !json_object_is_type(input, json_type_object))
-        return body_wrong_kind(r, "messages", "a list whose tool_uses have an object as \"input\"",
-                               input);
+        return wrong(r, "messages", path, "input", "an object", input);
     struct json_object *call = json_object_new_object(), *function = json_object_new_object();
-    json_object_object_add(call, "id", json_object_get(json_at(block, "id")));
+    json_object_object_add(call, "id", json_object_get(id));
     add_string(call, "type", "function");
     json_object_object_add(call, "function", function);
     json_object_object_add(function, "name", json_object_get(name));
@@ -114,53 +149,64 @@ static bool add_call(struct json_object *message, struct json_object *block, str
 }
 
 // Several blocks of thinking are one reasoning.
-static void add_thinking(struct json_object *message, struct json_object *block) {
+static bool add_thinking(struct json_object *message, struct json_object *block, const char *path,
+                         struct refusal *r) {
+    struct json_object *more = string_at(block, "messages", path, "thinking", r);
     struct str all = {0};
+    if (!more) return false;
     str_add(&all, json_text_at(message, "reasoning_content"));
-    str_add(&all, json_text_at(block, "thinking"));
+    str_add(&all, json_text(more));
     json_object_object_add(message, "reasoning_content",
                            json_object_new_string_len(str_c(&all), (int)all.n));
     str_free(&all);
+    return true;
 }
 
 static bool add_block(struct json_object *out, const char *role, struct json_object *block,
-                      struct refusal *r) {
-    struct sv type = type_of(block);
+                      const char *path, struct refusal *r) {
+    struct sv type;
     bool assistant = !strcmp(role, "assistant");
-    if (sv_is(type, "text")) return add_text_block(turn(out, role), block, r);
-    if (!assistant && sv_is(type, "tool_result")) return add_result(out, block, r);
-    if (assistant && sv_is(type, "tool_use")) return add_call(turn(out, role), block, r);
-    if (assistant && sv_is(type, "thinking")) {
-        add_thinking(turn(out, role), block);
-        return true;
-    }
+    if (!type_at(block, "messages", path, &type, r)) return false;
+    if (sv_is(type, "text")) return add_text_block(turn(out, role), block, "messages", path, r);
+    if (!assistant && sv_is(type, "tool_result")) return add_result(out, block, path, r);
+    if (assistant && sv_is(type, "tool_use")) return add_call(turn(out, role), block, path, r);
+    if (assistant && sv_is(type, "thinking")) return add_thinking(turn(out, role), block, path, r);
     if (assistant && sv_is(type, "redacted_thinking")) return true; // nobody here can read it
-    return refuse(r, 400, "messages",
-                  "\"messages\" has a block of type \"%.*s\" in a message of \"%s\"; this server "
-                  "takes text and tool_result of users, text, thinking and tool_use of assistants",
-                  shown(type), type.p, role);
+    return refuse(
+        r, 400, "messages",
+        "%s: blocks of type \"%.*s\" are not supported with role \"%s\": this server takes "
+        "text and tool_result of users, text, thinking and tool_use of assistants",
+        path, SHOW(type), role);
 }
 
-static bool add_message(struct json_object *out, struct json_object *message, size_t at,
+static bool add_message(struct json_object *out, struct json_object *message, size_t i,
                         struct refusal *r) {
     static const char *const roles[] = {"user", "assistant", "system"};
     struct json_object *content = json_at(message, "content");
+    struct spot at = spot_in("", "messages", i);
     const char *role = NULL;
-    for (size_t i = 0; i < 3; i++)
-        if (sv_is(json_text_at(message, "role"), roles[i])) role = roles[i];
+    if (!json_object_is_type(message, json_type_object))
+        return refuse(r, 400, "messages", "%s: Input should be an object, not %s", at.path,
+                      json_kind(message));
+    struct sv given = json_text(string_at(message, "messages", at.path, "role", r));
+    if (r->status) return false;
+    for (size_t k = 0; k < 3; k++)
+        if (sv_is(given, roles[k])) role = roles[k];
     if (!role)
         return refuse(r, 400, "messages",
-                      "messages[%zu].role must be \"user\", \"assistant\" or \"system\"", at);
+                      "%s.role: Input should be 'user', 'assistant' or 'system', not '%.*s'",
+                      at.path, SHOW(given));
     if (json_object_is_type(content, json_type_string)) {
         add_text(turn(out, role), content);
         return true;
     }
     if (!json_object_is_type(content, json_type_array))
-        return refuse(r, 400, "messages",
-                      "messages[%zu].content must be a string or a list of blocks, not %s", at,
-                      json_kind(content));
-    for (size_t i = 0; i < json_object_array_length(content); i++)
-        if (!add_block(out, role, json_object_array_get_idx(content, i), r)) return false;
+        return wrong(r, "messages", at.path, "content", "a valid string or a list of blocks",
+                     content);
+    for (size_t k = 0; k < json_object_array_length(content); k++) {
+        struct spot in = spot_in(at.path, "content", k);
+        if (!add_block(out, role, json_object_array_get_idx(content, k), in.path, r)) return false;
+    }
     return true;
 }
 
@@ -169,9 +215,10 @@ static bool set_messages(struct json_object *chat, struct json_object *o, struct
     struct json_object *out = json_object_new_array();
     json_object_object_add(chat, "messages", out);
     if (!json_object_is_type(list, json_type_array))
-        return body_wrong_kind(r, "messages", "an array of messages", list);
-    if (system && !add_texts(turn(out, "system"), system, "system", r)) return false;
+        return wrong(r, "messages", "", "messages", "a valid list", list);
     size_t n = json_object_array_length(list);
+    if (!n) return refuse(r, 400, "messages", "messages: at least one message is required");
+    if (system && !add_texts(turn(out, "system"), o, "", "system", "system", r)) return false;
     for (size_t i = 0; i < n; i++)
         if (!add_message(out, json_object_array_get_idx(list, i), i, r)) return false;
     n = json_object_array_length(out);
@@ -185,23 +232,32 @@ static bool set_messages(struct json_object *chat, struct json_object *o, struct
 
 // --- tools ---------------------------------------------------------------------------------------
 
-static bool add_tool(struct json_object *out, struct json_object *tool, size_t at,
+static bool add_tool(struct json_object *out, struct json_object *tool, size_t i,
                      struct refusal *r) {
-    struct sv type = type_of(tool);
-    if (type.n && !sv_is(type, "custom"))
-        return refuse(r, 400, "tools", "tools[%zu] is \"%.*s\"; this server runs no tools itself",
-                      at, shown(type), type.p);
-    struct json_object *one = json_object_new_object(), *function = json_object_new_object();
-    add_string(one, "type", "function");
-    json_object_object_add(one, "function", function);
-    json_object_array_add(out, one);
     static const char *const members[][2] = {{"name", "name"},
                                              {"description", "description"},
                                              {"input_schema", "parameters"},
                                              {"strict", "strict"}};
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        struct json_object *v = json_at(tool, members[i][0]);
-        if (v) json_object_object_add(function, members[i][1], json_object_get(v));
+    struct spot at = spot_in("", "tools", i);
+    struct sv type = type_of(tool);
+    bool strict;
+    if (type.n && !sv_is(type, "custom"))
+        return refuse(r, 400, "tools", "%s: type \"%.*s\": this server runs no tools itself",
+                      at.path, SHOW(type));
+    struct json_object *name = string_at(tool, "tools", at.path, "name", r);
+    struct json_object *schema = json_at(tool, "input_schema");
+    if (!name || !body_flag(tool, "strict", &strict, r)) return false;
+    if (!json_text(name).n)
+        return refuse(r, 400, "tools", "%s.name: String should have at least 1 character", at.path);
+    if (!json_object_is_type(schema, json_type_object))
+        return wrong(r, "tools", at.path, "input_schema", "an object", schema);
+    struct json_object *one = json_object_new_object(), *function = json_object_new_object();
+    add_string(one, "type", "function");
+    json_object_object_add(one, "function", function);
+    json_object_array_add(out, one);
+    for (size_t k = 0; k < sizeof members / sizeof *members; k++) {
+        struct json_object *v = json_at(tool, members[k][0]);
+        if (v) json_object_object_add(function, members[k][1], json_object_get(v));
     }
     return true;
 }
@@ -210,31 +266,56 @@ static bool set_tools(struct json_object *chat, struct json_object *tools, struc
     struct json_object *out = json_object_new_array();
     json_object_object_add(chat, "tools", out);
     if (tools && !json_object_is_type(tools, json_type_array))
-        return body_wrong_kind(r, "tools", "an array of tools", tools);
+        return wrong(r, "tools", "", "tools", "a valid list", tools);
     for (size_t i = 0; tools && i < json_object_array_length(tools); i++)
         if (!add_tool(out, json_object_array_get_idx(tools, i), i, r)) return false;
+    return true;
+}
+
+static struct json_object *tool_named(struct json_object *tools, struct sv name) {
+    for (size_t i = 0; i < json_object_array_length(tools); i++) {
+        struct json_object *tool = json_object_array_get_idx(tools, i);
+        if (sv_eq(json_text_at(json_at(tool, "function"), "name"), name)) return tool;
+    }
+    return NULL;
+}
+
+static bool choose_tool(struct json_object *chat, struct json_object *choice, struct refusal *r) {
+    struct json_object *name = string_at(choice, "tool_choice", "tool_choice", "name", r);
+    if (!name) return false;
+    if (!tool_named(json_at(chat, "tools"), json_text(name)))
+        return refuse(r, 400, "tool_choice",
+                      "tool_choice.name: no tool in tools has the name \"%.*s\"",
+                      SHOW(json_text(name)));
+    struct json_object *one = json_object_new_object(), *function = json_object_new_object();
+    add_string(one, "type", "function");
+    json_object_object_add(one, "function", function);
+    json_object_object_add(function, "name", json_object_get(name));
+    json_object_object_add(chat, "tool_choice", one);
     return true;
 }
 
 static bool set_tool_choice(struct json_object *chat, struct json_object *choice,
                             struct refusal *r) {
     struct sv type = type_of(choice);
+    bool must = sv_is(type, "any") || sv_is(type, "tool");
     json_object_object_del(chat, "tool_choice");
     if (!choice) return true;
-    if (sv_is(type, "auto") || sv_is(type, "none")) {
-        add_string(chat, "tool_choice", sv_is(type, "auto") ? "auto" : "none");
-    } else if (sv_is(type, "any")) {
-        add_string(chat, "tool_choice", "required");
-    } else if (sv_is(type, "tool")) {
-        struct json_object *one = json_object_new_object(), *function = json_object_new_object();
-        add_string(one, "type", "function");
-        json_object_object_add(one, "function", function);
-        json_object_object_add(function, "name", json_object_get(json_at(choice, "name")));
-        json_object_object_add(chat, "tool_choice", one);
-    } else {
+    if (!must && !sv_is(type, "auto") && !sv_is(type, "none"))
+        return refuse(
+            r, 400, "tool_choice",
+            "tool_choice: Input should be an object with the type 'auto', 'any', 'tool' or "
+            "'none'");
+    if (must && !json_object_array_length(json_at(chat, "tools")))
         return refuse(r, 400, "tool_choice",
-                      "\"tool_choice\" must have the type auto, any, tool or none");
-    }
+                      "tool_choice: the type '%.*s' may only be specified while providing tools",
+                      SHOW(type));
+    if (sv_is(type, "tool") && !choose_tool(chat, choice, r)) return false;
+    if (!sv_is(type, "tool"))
+        add_string(chat, "tool_choice",
+                   sv_is(type, "any")    ? "required"
+                   : sv_is(type, "auto") ? "auto"
+                                         : "none");
     bool one_call = false;
     if (!body_flag(choice, "disable_parallel_tool_use", &one_call, r)) return false;
     if (one_call)
@@ -251,7 +332,8 @@ static bool set_thinking(struct json_object *chat, struct json_object *thinking,
     bool on = sv_is(type, "enabled");
     if (!on && !sv_is(type, "disabled"))
         return refuse(r, 400, "thinking",
-                      "\"thinking\" must have the type enabled, disabled or adaptive");
+                      "thinking: Input should be an object with the type 'enabled', 'disabled' or "
+                      "'adaptive'");
     json_object_object_add(chat, "enable_thinking", json_object_new_boolean(on));
     return true;
 }
@@ -259,15 +341,19 @@ static bool set_thinking(struct json_object *chat, struct json_object *thinking,
 // How the answer is to look, and how much effort it is worth.
 static bool set_output(struct json_object *chat, struct json_object *config, struct refusal *r) {
     struct json_object *format = json_at(config, "format"), *effort = json_at(config, "effort");
+    struct json_object *given = json_at(format, "schema");
     if (effort) json_object_object_add(chat, "reasoning_effort", json_object_get(effort));
     if (!format) return true;
     if (!sv_is(type_of(format), "json_schema"))
-        return refuse(r, 400, "output_config",
-                      "the format in \"output_config\" must have the type json_schema");
+        return refuse(
+            r, 400, "output_config",
+            "output_config.format: Input should be an object with the type 'json_schema'");
+    if (!json_object_is_type(given, json_type_object))
+        return wrong(r, "output_config", "output_config.format", "schema", "an object", given);
     struct json_object *as = json_object_new_object(), *schema = json_object_new_object();
     add_string(as, "type", "json_schema");
     json_object_object_add(as, "json_schema", schema);
-    json_object_object_add(schema, "schema", json_object_get(json_at(format, "schema")));
+    json_object_object_add(schema, "schema", json_object_get(given));
     json_object_object_add(chat, "response_format", as);
     return true;
 }
@@ -278,7 +364,7 @@ static bool convert(struct json_object *chat, struct json_object *o, struct refu
     for (size_t i = 0; i < sizeof none_of_it / sizeof *none_of_it; i++)
         json_object_object_del(chat, none_of_it[i]);
     if (stops && !json_object_is_type(stops, json_type_array))
-        return body_wrong_kind(r, "stop_sequences", "a list of strings", stops);
+        return wrong(r, "stop_sequences", "", "stop_sequences", "a valid list", stops);
     if (stops) json_object_object_add(chat, "stop", json_object_get(stops));
     return set_messages(chat, o, r) && set_tools(chat, json_at(o, "tools"), r) &&
            set_tool_choice(chat, json_at(o, "tool_choice"), r) &&
@@ -286,11 +372,25 @@ static bool convert(struct json_object *chat, struct json_object *o, struct refu
            set_output(chat, json_at(o, "output_config"), r);
 }
 
+// What ask_chat refuses, in the names of this API.
+static void rename_fields(struct refusal *r) {
+    refusal_rename(r, "stop", "stop_sequences");
+    refusal_rename(r, "response_format", "output_config.format");
+    if (!r->tokens) return;
+    // Clients that can shorten a conversation look for these words.
+    r->why = (struct error){0};
+    fail(&r->why, "prompt is too long: %lld tokens > %lld maximum (--ctx-size, --parallel)",
+         (long long)r->tokens, (long long)r->context - 1);
+}
+
 bool ask_messages(struct ask *a, struct json_object *o, const struct text_model *m,
                   const struct server_options *opt, struct refusal *r) {
-    if (!json_at(o, "max_tokens")) return refuse(r, 400, "max_tokens", "\"max_tokens\" is missing");
+    struct json_object *most = json_at(o, "max_tokens");
+    if (!json_object_is_type(most, json_type_int) && !json_object_is_type(most, json_type_double))
+        return wrong(r, "max_tokens", "", "max_tokens", "a valid integer", most);
     struct json_object *chat = json_object_new_object();
     bool ok = convert(chat, o, r) && ask_chat(a, chat, m, opt, r);
+    rename_fields(r);
     json_object_put(chat);
     return ok;
 }

@@ -74,9 +74,16 @@ bool exchange_json(struct exchange *x, unsigned status, const struct str *json) 
     return exchange_send(x, status, "application/json", str_sv(json));
 }
 
+bool exchange_is_anthropic(const struct exchange *x) {
+    return sv_starts(str_sv(&x->whole_path), sv("/v1/messages")) ||
+           MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Anthropic-Version");
+}
+
 bool exchange_refuse(struct exchange *x) {
     struct str json = {0};
-    const struct api *api = x->route && x->route->api ? x->route->api : &api_chat;
+    const struct api *api = exchange_is_anthropic(x) ? &api_messages : &api_chat;
+    if (x->route && x->route->api) api = x->route->api;
+    x->refusal.request = x->id;
     api->refusal(&json, &x->refusal);
     bool sent = exchange_json(x, x->refusal.status, &json);
     str_free(&json);
@@ -180,6 +187,7 @@ static ssize_t read_events(void *arg, uint64_t at, char *block, size_t size) {
         if (news == COMPLETION_LOST || news == COMPLETION_LATE) {
             x->lost = true;
             refuse_lost(x, news);
+            x->refusal.request = x->id;
             x->route->api->lost(&x->events, x->completion, &x->refusal);
         }
     }

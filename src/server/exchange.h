@@ -12,9 +12,11 @@ struct exchange;
 
 struct route {
     const char *method;
-    const char *path;      // without a slash at its end; with one: and anything behind it
-    bool open;             // to everyone, and while the model is loaded
-    const struct api *api; // which writes its errors, and its answers if it has some
+    const char *path; // without a slash at its end; with one: and anything behind it
+    bool open;        // to everyone, and while the model is loaded
+    // Which writes its errors, and its answers if it has some. NULL: the errors of the client's
+    // API, as where there is no route.
+    const struct api *api;
     // Answers, with one of the functions below. False: it can't be, and the connection is closed.
     bool (*run)(struct exchange *x);
 };
@@ -76,6 +78,7 @@ void exchange_drop_json(struct exchange *x);
 void exchange_drop_body(struct exchange *x);
 // A query's parameter, NULL where there is none.
 const char *exchange_query(const struct exchange *x, const char *name);
+bool exchange_is_anthropic(const struct exchange *x); // the client's API; else it is OpenAI's
 bool exchange_ready(struct exchange *x); // else the refusal says why the model can't be asked
 
 #endif

@@ -1,5 +1,7 @@
 #include "server/refusal.h"
 
+#include <string.h>
+
 #include "base/json.h"
 
 bool refuse(struct refusal *r, unsigned status, const char *param, const char *fmt, ...) {
@@ -11,6 +13,23 @@ bool refuse(struct refusal *r, unsigned status, const char *param, const char *f
     r->status = status;
     r->param = param;
     return false;
+}
+
+void refusal_rename(struct refusal *r, const char *from, const char *to) {
+    if (!r->param || strcmp(r->param, from) != 0) return;
+    struct str name = {0}, text = {0};
+    str_printf(&name, "\"%s\"", from);
+    for (struct sv rest = sv(r->why.text); rest.n;) {
+        ptrdiff_t at = sv_find(rest, str_sv(&name), 0);
+        str_add(&text, sv_cut(rest, 0, at < 0 ? rest.n : (size_t)at));
+        if (at >= 0) str_printf(&text, "\"%s\"", to);
+        rest = at < 0 ? sv("") : sv_cut(rest, (size_t)at + name.n, rest.n);
+    }
+    r->param = to;
+    r->why = (struct error){0};
+    fail(&r->why, "%s", str_c(&text));
+    str_free(&name);
+    str_free(&text);
 }
 
 static const char *type(unsigned status) {

@@ -8,6 +8,7 @@
 struct refusal {
     unsigned status;         // of HTTP; 0: not refused
     const char *param;       // the field that is wrong, a constant; NULL: none
+    const char *request;     // its id, where it is told
     const char *code;        // for programs, as OpenAI has it, a constant; NULL: none
     int64_t tokens, context; // of a prompt that is too long, and what it may have
     struct error why;
@@ -16,6 +17,10 @@ struct refusal {
 // The first refusal sticks. Always returns false: `return refuse(r, 400, "stop", ...)`.
 bool refuse(struct refusal *r, unsigned status, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+
+// What an API calls otherwise: a refusal of the field `from` is of `to`, also where its text has
+// that name in quotes.
+void refusal_rename(struct refusal *r, const char *from, const char *to);
 
 // The beginning of a client's text, for "%.*s".
 enum { REFUSAL_SHOWN = 40 }; // bytes

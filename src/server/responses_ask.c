@@ -354,8 +354,8 @@ void responses_ask_rename(struct refusal *r) {
         {"max_completion_tokens", "max_output_tokens"},
         {"response_format", "text.format"},
     };
-    for (size_t i = 0; r->param && i < sizeof names / sizeof *names; i++)
-        if (!strcmp(r->param, names[i][0])) r->param = names[i][1];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        refusal_rename(r, names[i][0], names[i][1]);
 }
 
 void responses_ask_drop_chat(struct responses_ask *q) {

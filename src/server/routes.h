@@ -7,7 +7,7 @@
 // Sets the exchange's route and rest by x->whole_path. False with a refusal.
 bool routes_find(struct exchange *x, const char *method);
 
-// routes_openai.c
+// routes_models.c
 bool route_health(struct exchange *x);
 bool route_models(struct exchange *x);
 bool route_model(struct exchange *x);

@@ -197,6 +197,7 @@ static void same_prompt(void **state) {
         struct str body = {0};
         str_printf(&body, "{%s,\"max_output_tokens\":1}", cases[i].responses);
         struct json_object *o = create(&tools, body.p);
+        struct json_object *count = post_json(&tools, RESPONSES "/input_tokens", body.p);
         str_clear(&body);
         str_printf(&body, "{%s,\"max_tokens\":1}", cases[i].chat);
         struct json_object *c = post_json(&tools, CHAT, body.p);
@@ -204,6 +205,9 @@ static void same_prompt(void **state) {
         if (input_tokens(o) != want)
             fail_msg("%s: %lld tokens, not %lld", cases[i].responses, (long long)input_tokens(o),
                      (long long)want);
+        check_text(count, "object", "response.input_tokens");
+        assert_int_equal(json_int_at(count, "input_tokens", -1), want);
+        json_object_put(count);
         json_object_put(o);
         json_object_put(c);
         str_free(&body);
@@ -324,7 +328,26 @@ static void refused(void **state) {
     for (int i = 0; i < 70000; i++) str_addc(&long_input, 'x');
     str_puts(&long_input, "\"}");
     expect_refused(&text, RESPONSES, long_input.p, "input", "exceeds the available context size");
+    // But it can be counted.
+    struct json_object *o = post_json(&text, RESPONSES "/input_tokens", long_input.p);
+    assert_true(json_int_at(o, "input_tokens", 0) >= 70000);
+    json_object_put(o);
     str_free(&long_input);
+    expect_refused(&text, RESPONSES "/input_tokens", "{}", "input", "\"input\" is missing");
+    // What was read as a chat's is told in the words of this API.
+    expect_refused(
+        &text, RESPONSES,
+        "{\"input\":\"Hi\",\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"a\","
+        "\"schema\":{\"$ref\":\"#/a\"}}}}",
+        "text.format", "\"text.format\": ");
+}
+
+static void compact(void **state) {
+    struct answer a;
+    (void)state;
+    post(&text, &a, RESPONSES "/compact", "{\"model\":\"text\",\"input\":\"Hi\"}");
+    expect_refusal(&a, 501, NULL, "does not compact conversations");
+    answer_free(&a);
 }
 
 int main(void) {
@@ -334,6 +357,7 @@ int main(void) {
         cmocka_unit_test(formats),      cmocka_unit_test(logprobs),
         cmocka_unit_test(same_prompt),  cmocka_unit_test(streamed),
         cmocka_unit_test(cut_call),     cmocka_unit_test(refused),
+        cmocka_unit_test(compact),
     };
     return cmocka_run_group_tests_name("server responses", tests, start, stop);
 }

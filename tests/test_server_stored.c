@@ -52,7 +52,7 @@ static void stored(void **state) {
     assert_string_equal(got.body.p, made.body.p);
     answer_free(&got);
     get_at(&text, &got, id, "?stream=true");
-    expect_refusal(&got, 400, "stream", "stream");
+    expect_refusal(&got, 400, "stream", "was not made in the background");
     answer_free(&got);
     str_printf(&path, RESPONSES "/%s/cancel", id);
     post(&text, &got, path.p, "");
@@ -88,6 +88,9 @@ static void stored(void **state) {
     expect_refusal(&got, 404, NULL, "no route");
     answer_free(&got);
     post(&text, &got, RESPONSES "/x/cancel", "");
+    expect_refusal(&got, 404, NULL, "not found");
+    answer_free(&got);
+    get_at(&text, &got, "x", "?stream=true");
     expect_refusal(&got, 404, NULL, "not found");
     answer_free(&got);
     get_at(&text, &got, "x", "/input_items");

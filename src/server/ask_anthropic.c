@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "server/ask_prompt.h"
 #include "server/body.h"
 
 // Fields of OpenAI's that would ask for what Anthropic's answers have no place for.
@@ -398,9 +399,5 @@ bool ask_messages(struct ask *a, struct json_object *o, const struct text_model 
 bool ask_count(struct ask *a, struct json_object *o, const struct text_model *m,
                const struct server_options *opt, struct refusal *r) {
     json_object_object_add(o, "max_tokens", json_object_new_int(1));
-    if (ask_messages(a, o, m, opt, r)) return true;
-    // A prompt that does not fit was counted all the same.
-    if (!r->code || strcmp(r->code, "context_length_exceeded") != 0) return false;
-    *r = (struct refusal){0};
-    return true;
+    return ask_counted(ask_messages(a, o, m, opt, r), r);
 }

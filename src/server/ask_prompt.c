@@ -56,6 +56,12 @@ bool ask_check_length(size_t tokens, const char *param, const struct text_model 
                   tokens, context);
 }
 
+bool ask_counted(bool read, struct refusal *r) {
+    if (read || !r->tokens) return read;
+    *r = (struct refusal){0};
+    return true;
+}
+
 // Text may also come as {"prompt_string": ...}, beside media if the model takes some.
 static bool unwrap(struct json_object **v, struct refusal *r) {
     struct json_object *o = *v, *media = json_at(o, "multimodal_data");

@@ -16,6 +16,9 @@ bool ask_prompts(struct ask *a, struct json_object *o, const struct text_model *
                  struct refusal *r);
 bool ask_check_length(size_t tokens, const char *param, const struct text_model *m,
                       struct refusal *r);
+// For who only counts, after what `read` tells the success of: a prompt that is too long was
+// counted all the same.
+bool ask_counted(bool read, struct refusal *r);
 
 // The i-th of a's prompts, and what of it is echoed.
 const struct ids *ask_prompt(const struct ask *a, size_t i);

@@ -20,5 +20,7 @@ bool route_response_create(struct exchange *x);
 bool route_response_get(struct exchange *x); // it, or its items
 bool route_response_drop(struct exchange *x);
 bool route_response_cancel(struct exchange *x);
+bool route_response_count(struct exchange *x); // the tokens of its input
+bool route_response_compact(struct exchange *x);
 
 #endif

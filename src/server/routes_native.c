@@ -110,7 +110,8 @@ bool route_input_tokens(struct exchange *x) {
     struct ask a = {0};
     struct json_object *o = exchange_read_json(x);
     const struct service *s = x->service;
-    if (o && ask_chat(&a, o, worker_model(s->worker), s->o, &x->refusal))
+    struct refusal *r = &x->refusal;
+    if (o && ask_counted(ask_chat(&a, o, worker_model(s->worker), s->o, r), r))
         str_printf(&json, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}",
                    a.prompt.ids.n);
     ask_free(&a);

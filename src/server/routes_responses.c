@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "server/api_responses.h"
+#include "server/ask_prompt.h"
 #include "base/mem.h"
 #include "server/responses_items.h"
 #include "server/responses_store.h"
@@ -31,6 +32,39 @@ bool route_response_create(struct exchange *x) {
     return start(x) ? exchange_answer(x) : exchange_refuse(x);
 }
 
+bool route_response_count(struct exchange *x) {
+    struct responses_ask q = {0};
+    struct ask a = {0};
+    struct str json = {0};
+    struct refusal *r = &x->refusal;
+    const struct service *s = x->service;
+    struct json_object *body = exchange_read_json(x);
+    bool ok = body && responses_ask_read(&q, body, x->service, r) &&
+              ask_counted(ask_chat(&a, q.chat, worker_model(s->worker), s->o, r), r);
+    responses_ask_rename(r);
+    if (ok)
+        str_printf(&json, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}",
+                   a.prompt.ids.n);
+    ask_free(&a);
+    responses_ask_free(&q);
+    if (body) {
+        json_object_put(body);
+        exchange_drop_json(x);
+    }
+    ok = ok ? exchange_json(x, 200, &json) : exchange_refuse(x);
+    str_free(&json);
+    return ok;
+}
+
+// A summary that nobody but its maker can read needs a model that was trained to make it, and to go
+// on from it.
+bool route_response_compact(struct exchange *x) {
+    refuse(&x->refusal, 501, NULL,
+           "this server does not compact conversations: no model that it serves knows how; send "
+           "fewer items, or a summary as a message");
+    return exchange_refuse(x);
+}
+
 // --- stored ones ---------------------------------------------------------------------------------
 
 static bool not_found(struct exchange *x, struct sv id) {
@@ -47,11 +81,14 @@ static bool send_stored(struct exchange *x, struct sv id) {
     struct str body = {0};
     struct error e = {0};
     const char *stream = exchange_query(x, "stream");
-    if (stream && sv_is(sv(stream), "true")) {
-        refuse(&x->refusal, 400, "stream", "\"stream\": only an answer that is made is streamed");
+    enum stored is = responses_store_get(x->service->responses, id, NULL, &body, &e);
+    if (is == STORED && stream && sv_is(sv(stream), "true")) {
+        str_free(&body);
+        refuse(&x->refusal, 400, "stream",
+               "\"stream\": this response was not made in the background, so its events are gone; "
+               "retrieve it whole, without \"stream\"");
         return exchange_refuse(x);
     }
-    enum stored is = responses_store_get(x->service->responses, id, NULL, &body, &e);
     bool sent = is == STORED       ? exchange_json(x, 200, &body)
                 : is == STORED_NOT ? not_found(x, id)
                                    : broken(x, "read", &e);

@@ -39,8 +39,8 @@ static bool refuse_unsupported(struct json_object *o, struct refusal *r) {
         return false;
     if (background)
         return refuse(r, 400, "background",
-                      "\"background\" is not supported by this server: wait for the answer, or "
-                      "\"stream\" it");
+                      "\"background\" is not supported by this server: wait for the answer, or set "
+                      "\"stream\"");
     for (size_t i = 0; i < LABELS; i++) {
         struct json_object *v = json_at(o, labels[i]);
         if (v && !is_text(v)) return body_wrong_kind(r, labels[i], "a string", v);

@@ -372,10 +372,11 @@ static void wait_at_gate(void *arg, size_t done, size_t total) {
 }
 
 static void loading(void **state) {
-    char name[] = "text";
+    char name[] = "text", *names[] = {name};
     struct server_options o = {
         .model = MODEL,
-        .name = name,
+        .name = names,
+        .names = 1,
         .engine = {.pool.threads = 1, .isa = ISA_BEST, .sequences = 1, .progress = wait_at_gate},
         .host = "127.0.0.1",
         .max_body = 1 << 20,

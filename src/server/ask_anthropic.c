@@ -108,7 +108,7 @@ static bool add_texts(struct json_object *message, struct json_object *o, const 
     for (size_t i = 0; i < json_object_array_length(content); i++) {
         struct json_object *block = json_object_array_get_idx(content, i);
         struct spot at = spot_in(path, key, i);
-        struct sv type;
+        struct sv type = {0};
         if (!type_at(block, param, at.path, &type, r)) return false;
         if (!sv_is(type, "text"))
             return refuse(r, 400, param,
@@ -165,7 +165,7 @@ static bool add_thinking(struct json_object *message, struct json_object *block,
 
 static bool add_block(struct json_object *out, const char *role, struct json_object *block,
                       const char *path, struct refusal *r) {
-    struct sv type;
+    struct sv type = {0};
     bool assistant = !strcmp(role, "assistant");
     if (!type_at(block, "messages", path, &type, r)) return false;
     if (sv_is(type, "text")) return add_text_block(turn(out, role), block, "messages", path, r);

@@ -128,6 +128,11 @@ static void answer_shown(void **state) {
     page_check(&b, LAST ".querySelector('pre').textContent",
                "int sum(int a, int b) {\n    return a + b; // a < 2^30\n}");
     page_check(&b, LAST ".querySelector('figcaption span').textContent", "c");
+    page_check(&b, LAST ".querySelector('figure').ariaLabel", "Code in c");
+    page_check(&b, LAST ".querySelector('.copy').ariaLabel", "Copy the code");
+    page_check(&b,
+               "[...document.querySelectorAll('.actions button')].map(b => b.textContent).join()",
+               "Copy,Edit,Copy,Edit,Regenerate");
     page_check(&b, "[..." LAST ".querySelectorAll('td')].map(c => c.textContent).join()", "1,2,3");
     // What looks like HTML is text, and links lead to the web alone.
     page_check(&b, LAST ".querySelector('li').textContent",
@@ -247,10 +252,37 @@ static void settings(void **state) {
     set_field("more", "[1");
     say("Hi");
     page_check(&b, LAST ".querySelector('.wrong').textContent",
-               "A field of the settings is wrong.");
+               "A setting is wrong. More fields of the request, as JSON: This is no JSON object.");
     set_field("more", "{\"top_p\": 7}");
     page_click(&b, BUTTON(LAST, "Try again"));
     page_wait(&b, ANSWERED " && chat.messages.at(-1).error?.includes('top_p')");
+    check_happy();
+}
+
+// The fields show what the server does where they are empty, and the dialog whether they are in
+// use.
+static void settings_shown(void **state) {
+    (void)state;
+    open_ready();
+    page_wait(&b, "fields.top_k.placeholder !== ''");
+    page_check(
+        &b,
+        "['temperature', 'top_k', 'top_p', 'min_p', 'repetition_penalty', 'max_tokens', 'seed']"
+        ".map(name => fields[name].placeholder).join()",
+        "0.7,40,0.95,0.05,1,no limit,random");
+    page_check(&b, "$('saved').textContent", "All values are the server's.");
+    page_check(&b, "$('open-settings').ariaLabel", "Settings");
+    page_click(&b, "$('open-settings')");
+    page_click(&b, "fields.top_p");
+    page_type(&b, "7");
+    page_check(&b, "$('saved').textContent.startsWith('Not in use. Top-p: ')", "true");
+    page_run(&b, "fields.top_p.select()");
+    page_type(&b, "0.5");
+    page_check(&b, "$('saved').textContent", "Saved, and in use from the next answer on.");
+    page_picture(&b, "settings-saved");
+    page_click(&b, BUTTON("$('settings')", "Done"));
+    page_check(&b, "$('settings').open + $('open-settings').ariaLabel",
+               "falseSettings, some of them yours");
     check_happy();
 }
 
@@ -302,21 +334,81 @@ static void two_at_once(void **state) {
     check_happy();
 }
 
+// The server ends while it answers: what came stays, and one may try again.
+static void server_gone(void **state) {
+    struct server other;
+    (void)state;
+    server_start(&other, ARGS("-m", MODEL_PAGE));
+    open_new(&other);
+    page_wait(&b, "$('model').textContent === 'page'");
+    set_field("more", "{\"ignore_eos\": true}");
+    page_click(&b, "box");
+    page_type(&b, "Go on");
+    page_key(&b, "Enter", 0);
+    page_wait(&b, "chat.messages.at(-1).tokens > 1");
+    page_type(&b, "And then");
+    page_key(&b, "Enter", 0); // not now
+    page_check(&b, "$('notice').firstChild.data", "The answer is still being written.");
+    page_check(&b, "box.value + chat.messages.length", "And then2");
+    kill(other.pid, SIGKILL);
+    page_wait(&b, ANSWERED);
+    page_check(&b, LAST ".querySelector('.wrong').textContent",
+               "The connection to the server was lost before the answer's end.");
+    page_check(&b, "chat.messages.at(-1).content.length > 0", "true");
+    page_check(&b, "$('notice').textContent", ""); // nothing is being written
+    page_check(&b, "log.scrollHeight - log.scrollTop - log.clientHeight < 2", "true");
+    page_picture(&b, "lost");
+    page_click(&b, BUTTON(LAST, "Try again"));
+    page_wait(&b, ANSWERED " && chat.messages.at(-1).error === \"The server can't be reached.\"");
+    assert_int_equal(server_end(&other), 128 + SIGKILL);
+}
+
+// A conversation that the context can't hold, and an answer that fills it.
+static void too_long(void **state) {
+    struct server other;
+    (void)state;
+    server_start(&other, ARGS("-m", MODEL_PAGE, "-c", "256", "-np", "1"));
+    open_new(&other);
+    page_wait(&b, "$('model').textContent === 'page'");
+    set_field("more", "{\"ignore_eos\": true}");
+    say("Go on");
+    page_check(&b, LAST ".querySelector('.stats').textContent.endsWith('cut: the context is full')",
+               "true");
+    page_run(&b, "box.value = '12'.repeat(600)");
+    page_click(&b, "$('send')");
+    page_wait(&b, ANSWERED " && chat.messages.length === 4");
+    page_check(&b,
+               "/^The conversation is too long: .*--ctx-size.*\\. Begin a new one, edit/.test(" LAST
+               ".querySelector('.wrong').textContent)",
+               "true");
+    page_picture(&b, "too-long");
+    check_happy();
+    assert_int_equal(server_stop(&other), 0);
+}
+
 static void keys(void **state) {
     struct server other;
     (void)state;
     server_start(&other, ARGS("-m", MODEL_PAGE, "--api-key", "sesame"));
     open_new(&other);
-    page_wait(&b, "$('settings').open && document.activeElement === fields.key");
-    page_check(&b, "$('key-wrong').textContent", "The server wants a key.");
+    page_wait(&b, "$('ask-key').open && document.activeElement === $('key')");
+    page_wait(&b, "$('model').textContent === 'The server wants a key.'");
+    page_check(&b, "$('key-wrong').textContent", "");
+    page_picture(&b, "key");
     page_type(&b, "wrong");
+    page_key(&b, "Enter", 0);
+    page_wait(&b, "$('ask-key').open && document.activeElement === $('key') &&"
+                  " $('key-wrong').textContent === 'The server does not know this key.'");
+    // Who has none now may have one later.
     page_key(&b, "Escape", 0);
-    page_wait(&b, "$('settings').open && document.activeElement === fields.key");
-    page_check(&b, "$('key-wrong').textContent", "The server does not know this key.");
-    page_run(&b, "fields.key.select()");
+    page_wait(&b, BUTTON("$('notice')", "Enter it") " !== undefined");
+    page_click(&b, BUTTON("$('notice')", "Enter it"));
+    page_wait(&b, "$('ask-key').open && document.activeElement === $('key')");
+    page_run(&b, "$('key').select()");
     page_type(&b, "sesame");
-    page_key(&b, "Escape", 0);
+    page_key(&b, "Enter", 0);
     page_wait(&b, "$('model').textContent === 'page'");
+    page_check(&b, "$('ask-key').open + fields.key.value", "falsesesame");
     say("Hi");
     page_check(&b, LAST ".querySelector('strong').textContent", "sum");
     check_happy();
@@ -386,6 +478,10 @@ static void phone(void **state) {
     page_check(&b, "$('side').checkVisibility()", "false");
     page_click(&b, "$('open-settings')");
     page_check(&b, "$('settings').scrollWidth <= 320", "true");
+    // However far it is scrolled, it says whether it is saved.
+    page_check(&b,
+               "(r => r.top >= 0 && r.bottom <= innerHeight)($('saved').getBoundingClientRect())",
+               "true");
     page_picture(&b, "phone-settings");
     page_key(&b, "Escape", 0);
     browser_do(&b, "Emulation.clearDeviceMetricsOverride", "{}");
@@ -476,7 +572,7 @@ static void markdown(void **state) {
          "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote><p>c</p>"},
         {"***\na\n---", "<hr><p>a</p><hr>"},
         {"|a|b|\n|-|-|\n|`1`|x\\|y|\n|2|\nend",
-         "<div class=\"table\"><table><thead><tr><th>a</th><th>b</th></tr></thead><tbody>"
+         "<div class=\"table\" role=\"group\" aria-label=\"Table\"><table><thead><tr><th>a</th><th>b</th></tr></thead><tbody>"
          "<tr><td><code>1</code></td><td>x|y</td></tr><tr><td>2</td></tr></tbody></table></div><p>end</p>"},
         {"<b>no</b> &amp; <br>x", "<p>&lt;b&gt;no&lt;/b&gt; &amp;amp; <br>x</p>"},
         {"[a](https://e.org/x_(y)) see https://e.org/z. [b](data:x) ![c](http://e.org/i.png \"t\")",
@@ -561,12 +657,17 @@ static int stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(headers),      cmocka_unit_test(no_page),  cmocka_unit_test(policy),
-        cmocka_unit_test(answer_shown), cmocka_unit_test(kept),     cmocka_unit_test(again),
-        cmocka_unit_test(stopping),     cmocka_unit_test(settings), cmocka_unit_test(conversations),
-        cmocka_unit_test(two_at_once),  cmocka_unit_test(keys),     cmocka_unit_test(themes),
-        cmocka_unit_test(phone),        cmocka_unit_test(keyboard), cmocka_unit_test(names),
-        cmocka_unit_test(markdown),     cmocka_unit_test(growing),  cmocka_unit_test(hostile),
+        cmocka_unit_test(headers),        cmocka_unit_test(no_page),
+        cmocka_unit_test(policy),         cmocka_unit_test(answer_shown),
+        cmocka_unit_test(kept),           cmocka_unit_test(again),
+        cmocka_unit_test(stopping),       cmocka_unit_test(settings),
+        cmocka_unit_test(conversations),  cmocka_unit_test(two_at_once),
+        cmocka_unit_test(settings_shown), cmocka_unit_test(server_gone),
+        cmocka_unit_test(too_long),       cmocka_unit_test(keys),
+        cmocka_unit_test(themes),         cmocka_unit_test(phone),
+        cmocka_unit_test(keyboard),       cmocka_unit_test(names),
+        cmocka_unit_test(markdown),       cmocka_unit_test(growing),
+        cmocka_unit_test(hostile),
     };
     if (!browser_program()) {
         print_message("skipped: no Chromium here (make deps installs it)\n");

@@ -109,10 +109,13 @@ function codeBlock(lines) {
     const code = lines.slice(1, closed ? -1 : undefined)
         .map(line => outdent(line, own)).join("\n");
     const language = info.trim().split(/\s/)[0].slice(0, 40);
-    return make("figure", {className: "code"},
+    const name = language ? "Code in " + language : "Code";
+    // What can be scrolled can be reached, and so needs a name.
+    return make("figure", {className: "code", ariaLabel: name},
         make("figcaption", {}, make("span", {textContent: language || "code"}),
-            make("button", {type: "button", className: "copy", textContent: "Copy"})),
-        make("pre", {tabIndex: 0}, make("code", {textContent: code})));
+            make("button", {type: "button", className: "copy", textContent: "Copy",
+                ariaLabel: "Copy the code"})),
+        make("pre", {tabIndex: 0, role: "group", ariaLabel: name}, make("code", {textContent: code})));
 }
 
 function listBlock(lines, depth) {
@@ -151,7 +154,7 @@ function tableBlock(lines) {
         return node;
     };
     const body = lines.slice(2).map(line => row(line, "td"));
-    return make("div", {className: "table", tabIndex: 0},
+    return make("div", {className: "table", tabIndex: 0, role: "group", ariaLabel: "Table"},
         make("table", {}, make("thead", {}, row(lines[0], "th")), make("tbody", {}, ...body)));
 }
 

@@ -7,9 +7,10 @@ const log = $("log"), box = $("prompt"), fields = $("fields").elements;
 const CHAT = "mlxcel.chat.", SETTINGS = "mlxcel.settings", THEME = "mlxcel.theme";
 const TITLE_MOST = 60;
 
-let chat = null;         // the conversation on the page
-const runs = new Map();  // answers that are being written: id of the conversation -> run
-const views = new Map(); // message on the page -> its view
+let chat = null;           // the conversation on the page
+let mostTokens = Infinity; // of an answer, where the settings say nothing
+const runs = new Map();    // answers that are being written: id of the conversation -> run
+const views = new Map();   // message on the page -> its view
 
 // --- storage -------------------------------------------------------------------------------------
 
@@ -60,12 +61,14 @@ function icon(name, label, action) {
     return node;
 }
 
-// Stays until the next one, or until it is closed: nobody has to hurry.
-function notice(text, undo) {
-    const close = () => $("notice").replaceChildren();
-    $("notice").replaceChildren(text);
-    if (undo) $("notice").append(button("Undo", () => { close(); undo(); }));
+// Stays until the next one, or until it is closed: nobody has to hurry. Returns what closes it.
+function notice(text, label, action) {
+    const node = document.createTextNode(text);
+    const close = () => { if (node.isConnected) $("notice").replaceChildren(); };
+    $("notice").replaceChildren(node);
+    if (action) $("notice").append(button(label, () => { close(); action(); }));
     $("notice").append(icon("close", "Close", close));
+    return close;
 }
 
 async function copy(text) {
@@ -92,12 +95,44 @@ function isEnter(event) {
 function loadSettings() {
     const settings = read(SETTINGS) ?? {};
     for (const field of fields) if (field.name) field.value = settings[field.name] ?? "";
+    showSettings();
 }
 
 function saveSettings() {
     const settings = {};
     for (const field of fields) if (field.name && field.value) settings[field.name] = field.value;
     write(SETTINGS, settings);
+    showSettings();
+}
+
+// What is wrong with a field, or "".
+function wrongField() {
+    fields.more.setCustomValidity(moreFields() ? "" : "This is no JSON object.");
+    const field = [...fields].find(f => !f.checkValidity());
+    return field ? `${field.labels[0].firstChild.data.trim()}: ${field.validationMessage}` : "";
+}
+
+// Whether they are in use, and a mark where they are not the server's.
+function showSettings() {
+    const wrong = wrongField();
+    const own = wrong !== "" || [...fields].some(f => f.name && f.name !== "key" && f.value);
+    const label = own ? "Settings, some of them yours" : "Settings";
+    $("saved").textContent = wrong ? "Not in use. " + wrong
+        : own ? "Saved, and in use from the next answer on." : "All values are the server's.";
+    $("saved").classList.toggle("wrong", wrong !== "");
+    $("open-settings").classList.toggle("changed", own);
+    $("open-settings").ariaLabel = $("open-settings").title = label;
+}
+
+// The server's values, where a field is empty.
+function showDefaults(params) {
+    const text = n => Number.isFinite(n) ? String(Number(n.toPrecision(4))) : "";
+    for (const name of ["temperature", "top_k", "top_p", "min_p"])
+        fields[name].placeholder = text(params[name]);
+    fields.repetition_penalty.placeholder = text(params.repeat_penalty);
+    fields.max_tokens.placeholder = params.max_tokens < 0 ? "no limit" : text(params.max_tokens);
+    mostTokens = params.max_tokens < 0 ? Infinity : params.max_tokens;
+    fields.seed.placeholder = params.seed === 2 ** 32 - 1 ? "random" : text(params.seed);
 }
 
 // The object in the field for more of them; null when it is none.
@@ -140,17 +175,40 @@ async function request(path, options) {
         throw new Error("The server can't be reached.");
     }
     if (response.ok) return response;
-    const answer = await response.json().catch(() => null);
-    if (response.status === 401) askKey();
-    throw Object.assign(new Error(answer?.error?.message ?? "The server says " + response.status),
-        {status: response.status});
+    const error = (await response.json().catch(() => null))?.error;
+    let text = error?.message ?? "The server says " + response.status;
+    if (response.status === 401) {
+        text = "The server wants a key.";
+        askKey();
+    }
+    if (error?.code === "context_length_exceeded") text = "The conversation is too long: " + text +
+        ". Begin a new one, edit an earlier message (what follows it goes), or have the server"
+        + " started with a larger context.";
+    throw Object.assign(new Error(text), {status: response.status});
 }
 
 function askKey() {
-    $("key-wrong").textContent = fields.key.value ? "The server does not know this key."
-        : "The server wants a key.";
-    if (!$("settings").open) $("settings").showModal();
-    fields.key.focus();
+    if ($("ask-key").open) return;
+    $("key-wrong").textContent = fields.key.value ? "The server does not know this key." : "";
+    $("key").value = fields.key.value;
+    $("ask-key").returnValue = "";
+    $("ask-key").showModal();
+    $("key").select();
+}
+
+function takeKey() {
+    if ($("ask-key").returnValue !== "use" || !$("key").value)
+        return notice("The server wants a key.", "Enter it", askKey);
+    fields.key.value = $("key").value;
+    saveSettings();
+    showModel();
+}
+
+// Where a proxy hides them, the fields stay without.
+async function loadDefaults() {
+    try {
+        showDefaults((await (await request("props")).json()).default_generation_settings.params);
+    } catch { return; }
 }
 
 // Shows the model's name, once it is loaded.
@@ -161,6 +219,7 @@ async function showModel() {
             const models = await (await request("v1/models")).json();
             $("model").textContent = document.title = models.data[0].id;
             looking = false;
+            loadDefaults();
         } catch (e) {
             $("model").textContent = e.status === 503 ? "The model is being loaded…" : e.message;
             looking = e.status !== 401; // with another key it is looked for again
@@ -173,8 +232,11 @@ async function* events(response) {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
-        const {value, done} = await reader.read();
-        if (done) throw new Error("The connection ended before the answer did.");
+        const {value, done} = await reader.read().catch(e => {
+            if (e.name === "AbortError") throw e;
+            return {done: true};
+        });
+        if (done) throw new Error("The connection to the server was lost before the answer's end.");
         const lines = (text + value).split("\n");
         text = lines.pop();
         for (const line of lines) {
@@ -189,7 +251,8 @@ function requestBody(run) {
         .map(({role, content}) => ({role, content}));
     if (fields.system.value) messages.unshift({role: "system", content: fields.system.value});
     const body = {messages, stream: true, timings_per_token: true};
-    if (!$("fields").checkValidity()) throw new Error("A field of the settings is wrong.");
+    const wrong = wrongField();
+    if (wrong) throw new Error("A setting is wrong. " + wrong);
     for (const field of fields)
         if (field.value && field.type === "number") body[field.name] = Number(field.value);
     if (fields.enable_thinking.value) body.enable_thinking = fields.enable_thinking.value === "true";
@@ -204,7 +267,8 @@ function take(run, event) {
         m.tokens = event.timings.predicted_n;
         m.rate = event.timings.predicted_per_second;
     }
-    if (choice?.finish_reason === "length") m.note = "cut at the limit of tokens";
+    if (choice?.finish_reason === "length")
+        m.note = m.tokens >= run.most ? "cut at the limit of tokens" : "cut: the context is full";
     m.content += delta.content ?? "";
     m.reasoning += delta.reasoning_content ?? "";
     if (delta.reasoning_content) m.thought = (performance.now() - run.began) / 1000;
@@ -222,21 +286,26 @@ async function answer(c) {
     draw();
     log.scrollTop = log.scrollHeight;
     try {
-        const body = JSON.stringify(requestBody(run));
+        const body = requestBody(run);
+        run.most = body.max_completion_tokens ?? body.max_tokens ?? mostTokens;
         const response = await request("v1/chat/completions",
-            {method: "POST", body, signal: run.abort.signal});
+            {method: "POST", body: JSON.stringify(body), signal: run.abort.signal});
         for await (const event of events(response)) {
             take(run, event);
-            drawn ||= requestAnimationFrame(() => { drawn = 0; update(message); });
+            drawn ||= requestAnimationFrame(() => {
+                drawn = 0;
+                follow(() => views.get(message)?.update());
+            });
         }
     } catch (e) {
         if (e.name === "AbortError") message.note = "stopped";
         else message.error = e.message;
     }
     runs.delete(c.id);
+    run.said?.();
     saveChat(c);
     if (c !== chat) return;
-    draw();
+    follow(draw);
     $("spoken").textContent = message.error ?? message.note ?? views.get(message).text.textContent;
 }
 
@@ -283,10 +352,11 @@ class View {
     }
 
     buttons() {
-        const m = this.message, edit = button("Edit", () => this.edit());
-        if (m.role === "user") return [edit, button("Copy", () => copy(m.content))];
+        const m = this.message, edit = button("Edit", () => this.edit(), {className: "edit"});
+        const copying = button("Copy", () => copy(m.content));
+        if (m.role === "user") return [copying, edit];
         const again = button(m.error ? "Try again" : "Regenerate", () => answerFrom(m));
-        return m.content ? [button("Copy", () => copy(m.content)), edit, again] : [again];
+        return m.content ? [copying, edit, again] : [again];
     }
 
     // A question that was changed is asked again, and what came after it is gone; an answer that was
@@ -296,7 +366,7 @@ class View {
         const area = make("textarea", {value: m.content, rows: 4, ariaLabel: "Edit the message"});
         const end = () => {
             draw();
-            views.get(m)?.actions.firstChild?.focus();
+            views.get(m)?.actions.querySelector(".edit")?.focus();
         };
         const save = () => {
             if (!area.value.trim()) return;
@@ -317,10 +387,11 @@ class View {
     }
 }
 
-function update(message) {
+// Who is at the end stays there; who scrolled up stays where they are.
+function follow(change) {
     const below = log.scrollHeight - log.scrollTop - log.clientHeight;
-    views.get(message)?.update();
-    if (below < 48) log.scrollTop = log.scrollHeight; // who scrolled up stays where they are
+    change();
+    if (below < 48) log.scrollTop = log.scrollHeight;
 }
 
 // Makes an answer again, or asks what a question was changed to; what came after it goes.
@@ -330,7 +401,7 @@ function answerFrom(m, question) {
     log.focus();
     answer(c);
     if (gone.length < 2) return;
-    notice("The messages from there on are gone.", () => {
+    notice("The messages from there on are gone.", "Undo", () => {
         runs.get(c.id)?.abort.abort();
         c.messages.splice(at, Infinity, ...gone);
         saveChat(c);
@@ -395,7 +466,7 @@ function remove(c) {
     delete store[CHAT + c.id];
     if (c.id === chat.id) show(""); else drawChats();
     $("new").focus();
-    notice("The conversation is deleted.", () => {
+    notice("The conversation is deleted.", "Undo", () => {
         delete gone.deleted;
         saveChat(gone);
         show(gone.id);
@@ -427,6 +498,10 @@ function send() {
     history.replaceState(null, "", "#" + chat.id);
 }
 
+function sayRunning(run) {
+    run.said = notice("The answer is still being written.", "Stop it", () => run.abort.abort());
+}
+
 function stopOrSend() {
     const run = runs.get(chat.id);
     if (run) run.abort.abort(); else send();
@@ -440,9 +515,10 @@ box.addEventListener("keydown", event => {
     if (!isEnter(event)) return;
     event.preventDefault();
     if (!runs.has(chat.id)) send();
+    else if (box.value.trim()) sayRunning(runs.get(chat.id));
 });
 document.addEventListener("keydown", event => {
-    if (event.key !== "Escape" || $("settings").open) return;
+    if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
     if (document.body.classList.contains("side")) showSide(false);
     else runs.get(chat.id)?.abort.abort();
 });
@@ -462,14 +538,11 @@ $("new").addEventListener("click", () => {
 $("theme").addEventListener("click", switchTheme);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
 $("open-settings").addEventListener("click", () => $("settings").showModal());
-$("settings").addEventListener("close", () => {
-    $("key-wrong").textContent = "";
-    showModel();
-});
-$("fields").addEventListener("input", () => {
-    fields.more.setCustomValidity(moreFields() ? "" : "This is no JSON object.");
-    saveSettings();
-});
+$("close-settings").addEventListener("click", () => $("settings").close());
+$("settings").addEventListener("close", showModel);
+$("fields").addEventListener("input", saveSettings);
+$("no-key").addEventListener("click", () => $("ask-key").close());
+$("ask-key").addEventListener("close", takeKey);
 window.addEventListener("hashchange", () => show(location.hash.slice(1)));
 window.addEventListener("storage", event => {
     if (event.key === SETTINGS) loadSettings();

@@ -642,6 +642,38 @@ static void hostile(void **state) {
     }
 }
 
+// Whatever marks stand in a text, it becomes elements of these kinds, and links to the web.
+static void injection(void **state) {
+    (void)state;
+    open_page(&s, "/");
+    page_check(
+        &b,
+        "(() => { const parts = ['<script>alert(1)</script>', '<img src=x onerror=alert(1)>', '<svg/onload=',"
+        "   '[a](javascript:alert(1))', '[b](java\\tscript:x)', '[c](data:text/html,<b>)', '[d](//e.org)',"
+        "   '[', '](', ')', '!', '\"onclick=\"x', \"'style='y\", '```', '```\"><b>\\n', '`', '|', '|-|-|', '\\n',"
+        "   '\\n\\n', '- ', '1. ', '> ', '# ', '**', '_', '~~', '&lt;b&gt;', '&#60;i&#62;', '\\\\', '<br>',"
+        "   'http://e.org/<b>', 'https://e.org/\"onclick=x', '[e](https://e.org/\"><b>)', '\\0', '\\u202e',"
+        "   '<a href=\"vbscript:x\">', '<!--', ']]>', ' '];"
+        " const tags = new Set('P BR H3 H4 H5 H6 STRONG EM DEL CODE UL OL LI SPAN BLOCKQUOTE HR DIV TABLE THEAD"
+        "   TBODY TR TH TD A FIGURE FIGCAPTION BUTTON PRE'.split(/ +/));"
+        " const names = new Set('class tabindex role aria-label type start href target rel style'.split(' '));"
+        " let seed = 1;"
+        " const pick = n => (seed = seed * 48271 % 2147483647) % n;"
+        " for (let i = 0; i < 4000; i++) {"
+        "   const node = document.createElement('div');"
+        "   let text = '';"
+        "   for (let k = pick(12); k >= 0; k--) text += parts[pick(parts.length)];"
+        "   new MarkdownView(node).show(text);"
+        "   for (const e of node.querySelectorAll('*')) {"
+        "     const bad = !tags.has(e.tagName) || [...e.attributes].some(a => !names.has(a.name)) ||"
+        "       (e.href !== undefined && !/^(https?|mailto):/.test(e.href)) ||"
+        "       (e.hasAttribute('style') && !/^(text-align: (center|right);)?$/.test(e.getAttribute('style')));"
+        "     if (bad) return text + ' gives ' + e.outerHTML; } }"
+        " return 'fine'; })()",
+        "fine");
+    check_happy();
+}
+
 static int start(void **state) {
     (void)state;
     server_start(&s, ARGS("-m", MODEL_PAGE));
@@ -667,7 +699,7 @@ int main(void) {
         cmocka_unit_test(themes),         cmocka_unit_test(phone),
         cmocka_unit_test(keyboard),       cmocka_unit_test(names),
         cmocka_unit_test(markdown),       cmocka_unit_test(growing),
-        cmocka_unit_test(hostile),
+        cmocka_unit_test(hostile),        cmocka_unit_test(injection),
     };
     if (!browser_program()) {
         print_message("skipped: no Chromium here (make deps installs it)\n");

@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -33,7 +34,8 @@ static struct grammar *regex(int i) {
     struct error e = {0};
     snprintf(pattern, sizeof pattern, "[a-z]{1,%d}", i + 1);
     struct constraint c = {.kind = CONSTRAINT_REGEX, .text = sv(pattern)};
-    struct grammar *g = constraint_grammar(&model, &c, NULL, &e);
+    struct effort f = effort_usual();
+    struct grammar *g = constraint_grammar(&model, &c, NULL, &f, &e);
     if (!g) fail_msg("%s", e.text);
     return g;
 }
@@ -73,7 +75,8 @@ static void apart(void **state) {
     };
     struct grammar *made[18];
     for (size_t i = 0; i < 18; i++) {
-        made[i] = constraint_grammar(&model, &c[i / 3], &prompts[i % 3], &e);
+        struct effort f = effort_usual();
+        made[i] = constraint_grammar(&model, &c[i / 3], &prompts[i % 3], &f, &e);
         if (!made[i]) fail_msg("%s", e.text);
         for (size_t k = 0; k < i; k++) assert_ptr_not_equal(made[i], made[k]);
     }
@@ -125,11 +128,85 @@ static void threads(void **state) {
     pthread_mutex_destroy(&h.lock);
 }
 
+// Somebody who asks for a grammar that takes long, and is held up in the middle of it.
+struct maker {
+    sem_t asked, go_on;
+    bool off; // then it ends
+    bool stopped;
+    char number;
+};
+
+static bool hold_up(void *arg) {
+    struct maker *m = arg;
+    sem_post(&m->asked);
+    sem_wait(&m->go_on);
+    return m->off;
+}
+
+static void *make_long(void *arg) {
+    struct maker *m = arg;
+    struct error e = {0};
+    struct str pattern = {0};
+    str_addc(&pattern, m->number);
+    for (int i = 0; i < 400; i++) str_puts(&pattern, "(a?b?c?d?e?f?)");
+    struct constraint c = {.kind = CONSTRAINT_REGEX, .text = str_sv(&pattern)};
+    struct effort f = effort_usual();
+    f.stop = hold_up;
+    f.arg = m;
+    assert_null(constraint_grammar(&model, &c, NULL, &f, &e));
+    m->stopped = f.stopped;
+    str_free(&pattern);
+    return NULL;
+}
+
+static bool at_third(void *arg) { return ++*(int *)arg == 3; }
+
+// While all places are taken by grammars that take long: what is there is handed out, who waits may
+// leave, and when a maker is called off its place is free.
+static void places(void **state) {
+    (void)state;
+    struct maker maker[GRAMMARS_MAKERS] = {0};
+    pthread_t thread[GRAMMARS_MAKERS];
+    struct grammar *there = regex(3);
+    for (int i = 0; i < GRAMMARS_MAKERS; i++) {
+        maker[i].number = (char)('0' + i);
+        sem_init(&maker[i].asked, 0, 0);
+        sem_init(&maker[i].go_on, 0, 0);
+        assert_int_equal(pthread_create(&thread[i], NULL, make_long, &maker[i]), 0);
+        sem_wait(&maker[i].asked);
+    }
+    struct grammar *again = regex(3);
+    assert_ptr_equal(there, again);
+    struct error e = {0};
+    struct constraint c = {.kind = CONSTRAINT_REGEX, .text = sv("nobody has asked for this")};
+    struct effort f = effort_usual();
+    int asked = 0;
+    f.stop = at_third;
+    f.arg = &asked;
+    assert_null(constraint_grammar(&model, &c, NULL, &f, &e));
+    assert_true(f.stopped && strstr(e.text, "called off"));
+    for (int i = 0; i < GRAMMARS_MAKERS; i++) {
+        maker[i].off = true;
+        sem_post(&maker[i].go_on);
+        pthread_join(thread[i], NULL);
+        assert_true(maker[i].stopped);
+        sem_destroy(&maker[i].asked);
+        sem_destroy(&maker[i].go_on);
+    }
+    f = effort_usual();
+    e = (struct error){0};
+    struct grammar *made = constraint_grammar(&model, &c, NULL, &f, &e);
+    assert_non_null(made);
+    struct grammar *const all[] = {there, again, made};
+    for (size_t i = 0; i < 3; i++) grammar_close(all[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared),
         cmocka_unit_test(apart),
         cmocka_unit_test(threads),
+        cmocka_unit_test(places),
     };
     return cmocka_run_group_tests_name("constraints", tests, start, stop);
 }

@@ -166,6 +166,40 @@ static void deadlines(void **state) {
     assert_int_equal(server_stop(&s), 0);
 }
 
+// A grammar takes a while to be made, which ends when its client leaves, or the server has to.
+static void grammars(void **state) {
+    struct server s;
+    struct answer a;
+    (void)state;
+    server_start(&s, ARGS("-m", MODEL, "-np", "1", "--drain-timeout", "0"));
+    struct str body = {0}, text = {0};
+    str_puts(&text, "{\"prompt\":\"\\n\",\"regex\":\"");
+    for (int i = 0; i < 400; i++) str_puts(&text, "(a?b?c?d?e?f?)");
+    str_puts(&text, "\"}");
+    ask(&s, &a, "POST", TEXT, "", str_sv(&text));
+    expect_refusal(&a, 400, "regex", "100 million steps (use fewer or simpler patterns");
+    answer_free(&a);
+    int fd = client_open(&s);
+    client_ask(fd, "POST", TEXT, "X-Request-Id: leaver\r\n", str_sv(&text));
+    close(fd);
+    server_wait_for(&s, "leaver POST /v1/completions 503");
+    // More of them than are made at once: those that wait are told at the end, and it is a clean
+    // one.
+    int waiting[6];
+    for (size_t i = 0; i < 6; i++) {
+        str_clear(&body);
+        str_printf(&body, "{\"prompt\":\"\\n\",\"regex\":\"%zu", i);
+        str_add(&body, sv_cut(str_sv(&text), strlen("{\"prompt\":\"\\n\",\"regex\":\""), text.n));
+        waiting[i] = client_open(&s);
+        client_ask(waiting[i], "POST", TEXT, "", str_sv(&body));
+    }
+    int code = server_stop(&s);
+    for (size_t i = 0; i < 6; i++) close(waiting[i]);
+    assert_int_equal(code, 0);
+    str_free(&text);
+    str_free(&body);
+}
+
 // A stream that waits for its turn gets comments, which clients skip.
 static void pings(void **state) {
     struct server s;
@@ -327,8 +361,9 @@ int main(void) {
         cmocka_unit_test(socket_file),    cmocka_unit_test(shared_port),
         cmocka_unit_test(vanished_peers), cmocka_unit_test(prefix),
         cmocka_unit_test(keys_of_files),  cmocka_unit_test(deadlines),
-        cmocka_unit_test(pings),          cmocka_unit_test(json_logs),
-        cmocka_unit_test(asked_for_logs), cmocka_unit_test(quiet_logs),
+        cmocka_unit_test(grammars),       cmocka_unit_test(pings),
+        cmocka_unit_test(json_logs),      cmocka_unit_test(asked_for_logs),
+        cmocka_unit_test(quiet_logs),
     };
     return cmocka_run_group_tests_name("server_ops", tests, NULL, NULL);
 }

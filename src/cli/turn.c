@@ -187,8 +187,9 @@ static bool start(struct turn *t, struct text_model *m, const struct turn_option
     };
     struct reply_options parts = {.opened = prompt.opened};
     if (ok && opt->form.constraint.kind != CONSTRAINT_NONE) {
+        struct effort effort = effort_usual();
         r.sampling.grammar =
-            constraint_grammar(m, &opt->form.constraint, prompt.reply ? &prompt : NULL, e);
+            constraint_grammar(m, &opt->form.constraint, prompt.reply ? &prompt : NULL, &effort, e);
         ok = r.sampling.grammar != NULL;
     }
     ok = ok && answer_start(&t->answer, m, &r, prompt.reply, opt->stop, opt->stops, e);

@@ -2,8 +2,11 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/mem.h"
+
+enum { LOOK_MS = 10 }; // who waits for a place asks so often whether to go on
 
 // A grammar by all that it was made of.
 struct kept {
@@ -14,7 +17,10 @@ struct kept {
 
 struct vocabulary {
     pthread_mutex_t lock;
+    pthread_cond_t left;     // a place
+    size_t makers;           // places that are taken
     struct lexicon *lexicon; // NULL until it is needed; constant then
+    struct grammar_room room;
     struct kept kept[GRAMMARS_MOST];
     size_t n;
     uint64_t requests;
@@ -22,7 +28,13 @@ struct vocabulary {
 
 struct vocabulary *vocabulary_open(void) {
     struct vocabulary *v = mem_alloc(sizeof *v);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&v->left, &clock);
+    pthread_condattr_destroy(&clock);
     pthread_mutex_init(&v->lock, NULL);
+    v->room.most = GRAMMARS_ROOM;
     return v;
 }
 
@@ -36,6 +48,7 @@ void vocabulary_close(struct vocabulary *v) {
     if (!v) return;
     while (v->n) drop(v, v->n - 1);
     lex_close(v->lexicon);
+    pthread_cond_destroy(&v->left);
     pthread_mutex_destroy(&v->lock);
     free(v);
 }
@@ -125,21 +138,21 @@ static size_t bytes_kept(const struct vocabulary *v) {
     return bytes;
 }
 
-// Takes key. Others may have asked for the same at the same time: one of them serves for all.
+// Keeps a grammar that was just made, by key, and takes both; the lock is held. Returns it, or the
+// one that another thread has made of the same meanwhile; NULL when there is no room for it.
 static struct grammar *keep(struct vocabulary *v, struct str key, struct grammar *g) {
-    pthread_mutex_lock(&v->lock);
     struct grammar *other = find(v, &key);
-    if (other) {
+    while (!other && v->n &&
+           (v->n == GRAMMARS_MOST || bytes_kept(v) + key.n > GRAMMARS_BYTES ||
+            v->room.bytes > v->room.most))
+        drop_oldest(v);
+    if (other || v->room.bytes > v->room.most) {
         str_free(&key);
-    } else {
-        while (v->n == GRAMMARS_MOST || (v->n && bytes_kept(v) + key.n > GRAMMARS_BYTES))
-            drop_oldest(v);
-        v->kept[v->n++] = (struct kept){key, grammar_share(g), v->requests};
+        grammar_close(g);
+        return other;
     }
-    pthread_mutex_unlock(&v->lock);
-    if (!other) return g;
-    grammar_close(g);
-    return other;
+    v->kept[v->n++] = (struct kept){key, grammar_share(g), v->requests};
+    return g;
 }
 
 // --- making --------------------------------------------------------------------------------------
@@ -156,8 +169,8 @@ static int32_t read_rules(struct syntax *s, const struct constraint *c) {
 
 static struct grammar *make_grammar(const struct text_model *m, const struct lexicon *l,
                                     const struct constraint *c, const struct text_prompt *p,
-                                    struct error *e) {
-    struct syntax s = {.e = e};
+                                    struct effort *effort, struct error *e) {
+    struct syntax s = {.e = e, .effort = effort};
     struct grammar_frame f = frame_of(m, p);
     if (c->text.n > GRAMMAR_BYTES) {
         fail(e, "it has %zu bytes; it may have %d", c->text.n, GRAMMAR_BYTES);
@@ -172,16 +185,58 @@ static struct grammar *make_grammar(const struct text_model *m, const struct lex
     return grammar_rules(l, &s, root, &f);
 }
 
+// Waits until the grammar is there, which is returned, or one of the places is free, which is taken
+// then; the lock is held. NULL without an error: it is taken. The first one there has all to itself
+// until it has made the lexicon.
+static struct grammar *wait_place(struct vocabulary *v, const struct str *key, struct effort *f,
+                                  struct error *e) {
+    struct grammar *g;
+    while (!(g = find(v, key)) && v->makers >= (v->lexicon ? GRAMMARS_MAKERS : 1)) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        pthread_cond_timedwait(&v->left, &v->lock, &until);
+        if (!effort_goes_on(f, e)) return NULL;
+    }
+    if (!g) v->makers++;
+    return g;
+}
+
+// Gives the place back, with what was made in it.
+static struct grammar *leave_place(struct vocabulary *v, struct lexicon *l, struct str key,
+                                   struct grammar *g) {
+    pthread_mutex_lock(&v->lock);
+    if (!v->lexicon) v->lexicon = l;
+    v->makers--;
+    if (g)
+        g = keep(v, key, g);
+    else
+        str_free(&key);
+    pthread_cond_broadcast(&v->left);
+    pthread_mutex_unlock(&v->lock);
+    return g;
+}
+
 struct grammar *constraint_grammar(const struct text_model *m, const struct constraint *c,
-                                   const struct text_prompt *p, struct error *e) {
+                                   const struct text_prompt *p, struct effort *f, struct error *e) {
     struct vocabulary *v = m->vocabulary;
     struct str key = key_of(c, m, p);
     pthread_mutex_lock(&v->lock);
-    if (!v->lexicon) v->lexicon = make_lexicon(m);
-    struct grammar *g = find(v, &key);
+    struct grammar *g = wait_place(v, &key, f, e);
+    struct lexicon *l = v->lexicon;
     pthread_mutex_unlock(&v->lock);
-    struct grammar *made = g ? NULL : make_grammar(m, v->lexicon, c, p, e);
-    if (made) return keep(v, key, made);
-    str_free(&key);
+    if (g || e->set) {
+        str_free(&key);
+        return g;
+    }
+    if (!l) l = make_lexicon(m);
+    f->room = &v->room;
+    g = leave_place(v, l, key, make_grammar(m, l, c, p, f, e));
+    f->full = !g && !e->set;
+    if (f->full)
+        fail(e, "the grammars of all requests take more than %d MiB: try again later",
+             GRAMMARS_ROOM >> 20);
     return g;
 }

@@ -20,11 +20,18 @@ struct constraint {
 };
 
 // The grammar for an answer to prompt p, which may reason before it (NULL: a plain prompt). The
-// caller closes it, while m is open; several requests may have the same one. NULL is a failure.
+// caller closes it, while m is open; several requests may have the same one. NULL is a failure: it
+// can't be held, takes more than f allows, was stopped by f (f->stopped) or there is no room for it
+// now (f->full).
 struct grammar *constraint_grammar(const struct text_model *m, const struct constraint *c,
-                                   const struct text_prompt *p, struct error *e);
+                                   const struct text_prompt *p, struct effort *f, struct error *e);
 
-enum { GRAMMARS_MOST = 64, GRAMMARS_BYTES = 256 << 20 }; // that are kept
+enum {
+    GRAMMARS_MOST = 64, // that are kept
+    GRAMMARS_BYTES = 256 << 20,
+    GRAMMARS_ROOM = 1 << 30, // bytes of all, with those that are in use
+    GRAMMARS_MAKERS = 2,     // threads that make some at the same time; others wait for them
+};
 
 struct vocabulary;
 struct vocabulary *vocabulary_open(void);

@@ -11,6 +11,7 @@
 #include "grammar/lexicon.h"
 
 enum { STATES = 1 << 19, EDGES = 1 << 20, COPIES = 64, INLINED = 24, INLINE_DEPTH = 24 };
+enum { LAY_STEPS = 8, JOIN_STEPS = 4 }; // of work, for one of its nodes or states
 
 // A state with empty steps. Kinds: a byte and then `to`, a call and then `to`, the end of a rule,
 // or empty steps to a list of others.
@@ -45,6 +46,9 @@ struct layer {
 
 // --- with empty steps ----------------------------------------------------------------------------
 
+// Memory of the automaton, and as much again for what is found out about it.
+static void hold(struct layer *l, size_t bytes) { effort_hold(l->s->effort, 2 * bytes, l->e); }
+
 static int32_t add_state(struct layer *l, struct state s) {
     if (l->states >= STATES) fail(l->e, "the grammar needs more than %d states", STATES);
     if (l->e->set) return 0;
@@ -68,6 +72,7 @@ static int32_t add_split(struct layer *l) {
 }
 
 static void add_step(struct layer *l, int32_t from, int32_t to) {
+    if (l->steps >= EDGES) fail(l->e, "the grammar needs more than %d steps", EDGES);
     if (l->e->set) return;
     l->step = mem_grow(l->step, &l->step_cap, l->steps + 1, sizeof *l->step);
     l->step[l->steps] = (struct step){to, l->state[from].step};
@@ -120,6 +125,7 @@ static int32_t lay_alt(struct layer *l, const struct syn_node *n, int32_t next, 
 
 static int32_t add_loop(struct layer *l, int32_t body, int32_t min, int32_t max, int32_t next) {
     struct automaton *a = l->a;
+    hold(l, sizeof *a->loop + sizeof *a->node);
     a->loop = mem_grow(a->loop, &a->loop_cap, a->loops + 1, sizeof *a->loop);
     a->loop[a->loops++] = (struct pda_loop){.body = body, .min = min, .max = max};
     return add_state(l,
@@ -145,6 +151,7 @@ static int32_t either(struct layer *l, int32_t one, int32_t other) {
 static int32_t lay_repeat(struct layer *l, const struct syn_node *n, int32_t next, int depth) {
     int32_t min = n->a, max = n->b, end = next;
     int64_t most = max < 0 ? min : max;
+    effort_work(l->s->effort, COPIES, l->e);
     if (most > 1 && size_of(l, n->child, 0) * most > COPIES)
         return add_loop(l, n->child, min, max, next);
     if (max < 0) next = lay_more(l, n->child, next, depth);
@@ -264,7 +271,7 @@ static int32_t lay_texts(struct layer *l, const struct syn_node *n, int32_t next
 static int32_t lay(struct layer *l, int32_t node, int32_t next, int depth) {
     const struct syn_node *n = &l->s->node[node];
     if (depth > SYN_DEPTH) fail(l->e, "the grammar is nested deeper than %d", SYN_DEPTH);
-    if (l->e->set) return 0;
+    if (l->e->set || !effort_work(l->s->effort, LAY_STEPS, l->e)) return 0;
     switch (n->kind) {
     case SYN_SEQ: return lay_seq(l, n, next, depth + 1);
     case SYN_ALT: return lay_alt(l, n, next, depth + 1);
@@ -276,6 +283,7 @@ static int32_t lay(struct layer *l, int32_t node, int32_t next, int depth) {
     case SYN_OTHER: return lay_texts(l, n, next);
     case SYN_CALL: break;
     }
+    effort_work(l->s->effort, COPIES, l->e);
     if (size_of(l, node, 0) <= INLINED) return lay(l, l->s->rule[n->a].node, next, depth + 1);
     return add_state(l, (struct state){.kind = STATE_CALL, .callee = n->a, .to = next});
 }
@@ -286,6 +294,7 @@ static int32_t lay(struct layer *l, int32_t node, int32_t next, int depth) {
 static int32_t node_of(struct layer *l, int32_t state) {
     struct automaton *a = l->a;
     if (l->e->set || l->state[state].node >= 0) return l->e->set ? 0 : l->state[state].node;
+    hold(l, sizeof *a->node);
     a->node = mem_grow(a->node, &a->node_cap, a->nodes + 1, sizeof *a->node);
     a->node[a->nodes] = (struct pda_node){.loop = -1};
     l->todo = mem_grow(l->todo, &l->todo_cap, l->todos + 1, sizeof *l->todo);
@@ -298,6 +307,7 @@ static void add_edge(struct layer *l, int32_t node, const struct state *s) {
     unsigned char lo = s->lo, hi = s->hi;
     int32_t to = node_of(l, s->to);
     if (a->edges >= EDGES) fail(l->e, "the grammar needs more than %d edges", EDGES);
+    hold(l, sizeof *a->edge);
     if (l->e->set) return;
     a->edge = mem_grow(a->edge, &a->edge_cap, a->edges + 1, sizeof *a->edge);
     a->edge[a->edges++] = (struct pda_edge){lo, hi, to};
@@ -308,6 +318,7 @@ static void add_call(struct layer *l, int32_t node, const struct state *s) {
     struct automaton *a = l->a;
     int32_t callee = s->callee, to = node_of(l, s->to);
     if (a->calls >= EDGES) fail(l->e, "the grammar needs more than %d calls", EDGES);
+    hold(l, sizeof *a->call);
     if (l->e->set) return;
     a->call = mem_grow(a->call, &a->call_cap, a->calls + 1, sizeof *a->call);
     a->call[a->calls++] = (struct pda_call){callee, to};
@@ -324,13 +335,14 @@ static void join(struct layer *l, int32_t from) {
     l->stack = mem_grow(l->stack, &l->stack_cap, 1, sizeof *l->stack);
     l->stack[n++] = from;
     l->state[from].visit = l->visits;
-    while (n && !l->e->set) {
+    while (n && effort_work(l->s->effort, JOIN_STEPS, l->e)) {
         struct state s = l->state[l->stack[--n]];
         if (s.kind == STATE_BYTE) add_edge(l, node, &s);
         if (s.kind == STATE_CALL) add_call(l, node, &s);
         if (s.kind == STATE_END) l->a->node[node].final = true;
         for (int32_t i = s.step; i >= 0; i = l->step[i].next) {
             int32_t to = l->step[i].to;
+            effort_work(l->s->effort, 1, l->e);
             if (l->state[to].visit == l->visits) continue;
             l->state[to].visit = l->visits;
             l->stack = mem_grow(l->stack, &l->stack_cap, n + 1, sizeof *l->stack);

@@ -4,9 +4,10 @@
 #define GRAMMAR_DFA_H
 
 #include "grammar/chars.h"
+#include "grammar/effort.h"
 #include "grammar/syntax.h"
 
-enum { DFA_STATES = 20000, DFA_STEPS = 1 << 22, DFA_WORK = 100000000 };
+enum { DFA_STATES = 20000, DFA_STEPS = 1 << 22 };
 
 // State 0 is the first. Class i is of the characters from low[i] to low[i + 1] - 1.
 struct dfa {
@@ -14,6 +15,7 @@ struct dfa {
     int32_t *next; // [states, classes], -1: none
     bool *final;   // [states]
     size_t classes, states, next_cap, final_cap;
+    struct effort *effort; // of whoever made it; NULL: none
 };
 
 void dfa_free(struct dfa *d);
@@ -21,16 +23,16 @@ void dfa_free(struct dfa *d);
 // more, becomes d's; then state by state. -1 with an error.
 void dfa_classes(struct dfa *d, uint32_t *low, size_t n);
 int32_t dfa_add(struct dfa *d, bool final, struct error *e);
+size_t dfa_class(const struct dfa *d, uint32_t c); // of a character
 
-// search: what holds a match somewhere, else what is one as a whole. dfa.c and regex.c
-bool dfa_regex(struct dfa *d, struct sv pattern, bool search, struct error *e);
+// search: what holds a match somewhere, else what is one as a whole. dfa_regex.c and regex.c
+bool dfa_regex(struct dfa *d, struct effort *f, struct sv pattern, bool search, struct error *e);
 // Texts of least to most characters; most < 0: no end.
-bool dfa_length(struct dfa *d, int64_t least, int64_t most, struct error *e);
-bool dfa_word(struct dfa *d, struct sv word, struct error *e); // that text alone
-// Replaces d by what is in both, or in one of them.
-bool dfa_and(struct dfa *d, const struct dfa *with, struct error *e);
-bool dfa_or(struct dfa *d, const struct dfa *with, struct error *e);
-bool dfa_not(struct dfa *d, struct error *e); // all other texts
+bool dfa_length(struct dfa *d, struct effort *f, int64_t least, int64_t most, struct error *e);
+// Those texts alone.
+bool dfa_words(struct dfa *d, struct effort *f, const struct sv *word, size_t n, struct error *e);
+bool dfa_and(struct dfa *d, const struct dfa *with, struct error *e); // leaves what is in both
+bool dfa_not(struct dfa *d, struct error *e);                         // all other texts
 bool dfa_has(const struct dfa *d, struct sv text);
 bool dfa_empty(const struct dfa *d); // there is no text at all
 

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "grammar/dfa.h"
 
-enum { STATES = 1 << 16 };
+enum { STATES = 1 << 16, LAY_STEPS = 8, SET_STEPS = 16, AFTER = 4, AFTER_BYTES = 96 };
 
 enum nfa_kind { NFA_CHAR, NFA_SPLIT, NFA_BEGIN, NFA_END, NFA_ACCEPT };
 struct nfa_state {
@@ -25,7 +25,7 @@ struct nfa {
     int32_t *stack;
     uint32_t *seen; // [n] walk that came here last
     uint32_t walk;
-    size_t work;
+    struct effort *effort;
     struct error *e;
 };
 
@@ -75,7 +75,7 @@ static int32_t lay_repeat(struct nfa *n, const struct syn_node *r, int32_t next)
 static int32_t lay(struct nfa *n, int32_t node, int32_t next) {
     const struct syn_node *r = &n->s->node[node];
     int32_t all = -1;
-    if (n->e->set) return 0;
+    if (n->e->set || !effort_work(n->effort, LAY_STEPS, n->e)) return 0;
     switch (r->kind) {
     case SYN_SEQ: return lay_seq(n, r->child, next);
     case SYN_RANGE: return add(n, NFA_CHAR, (uint32_t)r->a, (uint32_t)r->b, next);
@@ -98,13 +98,13 @@ static void visit(struct nfa *n, int32_t state, size_t *depth) {
 
 // Adds to the list what empty steps lead to from a state. True: the text may end there.
 static bool reach(struct nfa *n, int32_t from, bool begin, bool end) {
-    size_t depth = 0;
+    size_t depth = 0, steps = 0;
     bool accepts = false;
     visit(n, from, &depth);
     while (depth) {
         int32_t at = n->stack[--depth];
         const struct nfa_state *s = &n->state[at];
-        n->work++;
+        steps++;
         if (s->kind == NFA_CHAR || s->kind == NFA_END) n->list[n->listed++] = at;
         accepts |= s->kind == NFA_ACCEPT;
         if (s->kind == NFA_SPLIT || (s->kind == NFA_BEGIN && begin) ||
@@ -113,6 +113,7 @@ static bool reach(struct nfa *n, int32_t from, bool begin, bool end) {
             visit(n, s->other, &depth);
         }
     }
+    effort_work(n->effort, steps, n->e);
     return accepts;
 }
 
@@ -124,9 +125,14 @@ static int by_number(const void *a, const void *b) {
 struct subsets {
     struct nfa *n;
     struct dfa *d;
-    struct map number; // by the states in the set, and whether the text may end
-    struct str *set;   // [states] int32
-    size_t cap;
+    struct map number;      // by the states in the set, and whether the text may end
+    struct str *set;        // [states] int32
+    size_t sets, cap, held; // held: bytes of the sets
+    // [n] of each state of the n: the classes that it reads, from inclusive to exclusive; a list of
+    // those that begin with the same class; and those that read the class at hand.
+    int32_t *from, *to, *link, *active;
+    int32_t *begin, *ends; // [classes + 1] that list, and how many states' ranges end there
+    struct map after;      // where short lists of states lead: a state + 1; 0: nowhere
 };
 
 // The state for the list, in which a text that ends is `accepts`.
@@ -140,44 +146,98 @@ static int32_t subset(struct subsets *x, bool accepts, bool begin) {
     for (size_t i = 0; i < listed && !accepts; i++)
         accepts = n->state[n->list[i]].kind == NFA_END && reach(n, n->list[i], begin, true);
     str_addc(&key, accepts);
+    effort_work(n->effort, SET_STEPS * (1 + listed), n->e);
     int64_t found = map_get(&x->number, str_sv(&key));
     int32_t state = found >= 0 ? (int32_t)found : dfa_add(x->d, accepts, n->e);
-    if (found >= 0 || state < 0) {
+    bool held = found < 0 && state >= 0 && effort_hold(n->effort, 2 * key.n, n->e);
+    if (!held) {
         str_free(&key);
         return state;
     }
+    x->held += 2 * key.n;
     map_put(&x->number, str_sv(&key), state);
     x->set = mem_grow(x->set, &x->cap, (size_t)state + 1, sizeof *x->set);
     x->set[state] = key;
+    x->sets++;
+    return state;
+}
+
+// Puts the characters of a set's states on the lists of the classes that they begin with.
+static void list_members(struct subsets *x, size_t state) {
+    struct sv set = str_sv(&x->set[state]);
+    for (size_t c = 0; c <= x->d->classes; c++) x->begin[c] = -1, x->ends[c] = 0;
+    for (size_t i = 0; i < set.n / sizeof(int32_t); i++) {
+        int32_t at;
+        memcpy(&at, set.p + i * sizeof at, sizeof at);
+        if (x->n->state[at].kind != NFA_CHAR) continue;
+        x->link[at] = x->begin[x->from[at]];
+        x->begin[x->from[at]] = at;
+        x->ends[x->to[at]]++;
+    }
+    effort_work(x->n->effort, x->d->classes + set.n / sizeof(int32_t), x->n->e);
+}
+
+// Takes the states that do not read class c from the active ones, and adds those that begin with
+// it. Returns how many there are.
+static size_t move_on(struct subsets *x, size_t c, size_t active) {
+    size_t kept = 0;
+    for (size_t i = 0; i < active; i++)
+        if (x->to[x->active[i]] > (int32_t)c) x->active[kept++] = x->active[i];
+    for (int32_t at = x->begin[c]; at >= 0; at = x->link[at]) x->active[kept++] = at;
+    return kept;
+}
+
+// Where the active states lead, which are few in most cases; how many, or more than AFTER.
+static size_t list_after(const struct subsets *x, size_t active, int32_t to[AFTER]) {
+    size_t n = 0;
+    for (size_t i = 0; i < active; i++) {
+        int32_t state = x->n->state[x->active[i]].to;
+        size_t at = 0;
+        while (at < n && to[at] < state) at++;
+        if (at < n && to[at] == state) continue;
+        if (n == AFTER) return AFTER + 1;
+        memmove(to + at + 1, to + at, (n++ - at) * sizeof *to);
+        to[at] = state;
+    }
+    return n;
+}
+
+static int32_t step(struct subsets *x, size_t active) {
+    struct nfa *n = x->n;
+    int32_t to[AFTER];
+    bool accepts = false;
+    size_t few = list_after(x, active, to);
+    struct sv key = sv_n((const char *)to, few * sizeof *to);
+    int64_t known = few <= AFTER ? map_get(&x->after, key) : -1;
+    effort_work(n->effort, SET_STEPS + active, n->e);
+    if (known >= 0) return (int32_t)known - 1;
+    n->listed = 0;
+    n->walk++;
+    for (size_t i = 0; i < active; i++)
+        accepts |= reach(n, n->state[x->active[i]].to, false, false);
+    int32_t state = n->listed || accepts ? subset(x, accepts, false) : -1;
+    if (few <= AFTER && effort_hold(n->effort, AFTER_BYTES, n->e)) {
+        x->held += AFTER_BYTES;
+        map_put(&x->after, key, state + 1);
+    }
     return state;
 }
 
 static void add_steps(struct subsets *x, size_t state) {
-    struct nfa *n = x->n;
-    struct sv set = str_sv(&x->set[state]);
-    size_t members = set.n / sizeof(int32_t);
-    for (size_t c = 0; c < x->d->classes && !n->e->set; c++) {
-        uint32_t low = x->d->low[c];
-        bool accepts = false;
-        n->listed = 0;
-        n->walk++;
-        for (size_t i = 0; i < members; i++) {
-            int32_t at;
-            memcpy(&at, set.p + i * sizeof at, sizeof at);
-            const struct nfa_state *s = &n->state[at];
-            n->work++;
-            if (s->kind == NFA_CHAR && s->lo <= low && low <= s->hi)
-                accepts |= reach(n, s->to, false, false);
+    size_t active = 0;
+    int32_t to = -1;
+    list_members(x, state);
+    for (size_t c = 0; c < x->d->classes && !x->n->e->set; c++) {
+        if (x->ends[c] || x->begin[c] >= 0) { // else it leads where the last class does
+            active = move_on(x, c, active);
+            to = step(x, active);
         }
-        if (n->work > DFA_WORK) fail(n->e, "a regular expression takes too long to prepare");
-        if (n->listed || accepts) {
-            int32_t to = subset(x, accepts, false);
-            x->d->next[state * x->d->classes + c] = to;
-        }
+        x->d->next[state * x->d->classes + c] = to;
     }
 }
 
-static void find_classes(struct nfa *n, struct dfa *d) {
+static void find_classes(struct subsets *x) {
+    struct nfa *n = x->n;
     uint32_t *low = mem_array(2 * n->n + 1, sizeof *low);
     size_t count = 0;
     for (size_t i = 0; i < n->n; i++) {
@@ -185,31 +245,46 @@ static void find_classes(struct nfa *n, struct dfa *d) {
         low[count++] = n->state[i].lo;
         low[count++] = n->state[i].hi + 1;
     }
-    dfa_classes(d, low, count);
+    dfa_classes(x->d, low, count);
+    for (size_t i = 0; i < n->n; i++) {
+        if (n->state[i].kind != NFA_CHAR) continue;
+        x->from[i] = (int32_t)dfa_class(x->d, n->state[i].lo);
+        x->to[i] = (int32_t)dfa_class(x->d, n->state[i].hi) + 1;
+    }
 }
 
 static void find_states(struct nfa *n, int32_t first, struct dfa *d) {
     struct subsets x = {.n = n, .d = d};
-    n->list = mem_array(2 * n->n, sizeof *n->list);
-    n->stack = mem_array(n->n, sizeof *n->stack);
+    int32_t *room = mem_array(7 * n->n, sizeof *room); // n->list has two parts
+    n->list = room;
+    n->stack = room + 2 * n->n;
+    x.from = room + 3 * n->n;
+    x.to = room + 4 * n->n;
+    x.link = room + 5 * n->n;
+    x.active = room + 6 * n->n;
     n->seen = mem_array(n->n, sizeof *n->seen);
     n->walk = 1;
-    find_classes(n, d);
+    find_classes(&x);
+    x.begin = mem_array(d->classes + 1, sizeof *x.begin);
+    x.ends = mem_array(d->classes + 1, sizeof *x.ends);
     bool accepts = reach(n, first, true, false);
     subset(&x, accepts, true);
     for (size_t i = 0; i < d->states && !n->e->set; i++) add_steps(&x, i);
-    for (size_t i = 0; i < d->states && x.set; i++) str_free(&x.set[i]);
+    for (size_t i = 0; i < x.sets; i++) str_free(&x.set[i]);
+    effort_drop(n->effort, x.held);
     free(x.set);
+    free(x.begin);
+    free(x.ends);
     map_free(&x.number);
-    free(n->list);
-    free(n->stack);
+    map_free(&x.after);
+    free(room);
     free(n->seen);
 }
 
-bool dfa_regex(struct dfa *d, struct sv pattern, bool search, struct error *e) {
-    struct syntax s = {.e = e};
-    struct nfa n = {.s = &s, .e = e};
-    *d = (struct dfa){0};
+bool dfa_regex(struct dfa *d, struct effort *f, struct sv pattern, bool search, struct error *e) {
+    struct syntax s = {.e = e, .effort = f};
+    struct nfa n = {.s = &s, .effort = f, .e = e};
+    *d = (struct dfa){.effort = f};
     int32_t root = regex_parse(&s, pattern);
     int32_t first = add(&n, NFA_ACCEPT, 0, 0, -1);
     for (int side = 0; side < 2; side++) { // from the end

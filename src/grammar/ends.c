@@ -4,6 +4,10 @@
 
 #include "base/mem.h"
 
+enum {
+    PART_STEPS = 8
+}; // of work, for a node, an edge, a call or a rule: all is looked at so often
+
 // What leads to a node: lists of the nodes that step to it, and of those that call a rule.
 struct link {
     int32_t from, next;
@@ -198,6 +202,8 @@ static bool counts_well(const struct ends *x, struct error *e) {
 
 bool ends_check(struct automaton *a, const struct syntax *s, struct error *e) {
     struct ends x = {.a = a, .s = s};
+    if (!effort_work(s->effort, PART_STEPS * (a->nodes + a->edges + a->calls + a->rules), e))
+        return false;
     x.link = mem_array(a->edges + a->calls + 1, sizeof *x.link);
     x.call_link = mem_array(a->calls + 1, sizeof *x.call_link);
     x.into = mem_array(a->nodes, sizeof *x.into);

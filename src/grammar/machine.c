@@ -7,6 +7,7 @@
 #include "grammar/lexicon.h"
 
 enum { UNKNOWN = -2 };
+enum { ITEM_STEPS = 8, MEMBER_STEPS = 4 }; // of work
 
 // --- frames and sets, each kept once -------------------------------------------------------------
 
@@ -153,8 +154,16 @@ static void begin_walk(struct machine *m) {
     m->stamp++;
 }
 
+static void too_wide(struct machine *m) {
+    fail(m->e,
+         "a text can be read in more than %d ways at once (alternatives that begin alike "
+         "should be one)",
+         MACHINE_WIDE);
+}
+
 static void add_item(struct machine *m, int32_t node, int32_t count, int32_t up) {
-    if (m->items >= MACHINE_WIDE) return;
+    if (m->items >= MACHINE_WIDE) too_wide(m);
+    if (m->e->set || !effort_work(m->effort, ITEM_STEPS, m->e)) return;
     int32_t f = frame_of(m, node, count, up);
     if (m->frame[f].stamp == m->stamp) return;
     m->frame[f].stamp = m->stamp;
@@ -169,10 +178,37 @@ static void go_up(struct machine *m, int32_t up) {
     }
 }
 
+// Pending calls are a heap: the first is of a rule that no other pending one may begin with.
+static bool before(const struct machine *m, size_t a, size_t b) {
+    const struct pda_call *x = &m->pending[a], *y = &m->pending[b];
+    int32_t u = m->a->rule[x->rule].rank, v = m->a->rule[y->rule].rank;
+    return u < v || (u == v && x->to < y->to);
+}
+
+static void swap(struct machine *m, size_t a, size_t b) {
+    struct pda_call c = m->pending[a];
+    m->pending[a] = m->pending[b];
+    m->pending[b] = c;
+}
+
 static void add_pending(struct machine *m, int32_t rule, int32_t frame) {
-    if (m->pendings >= 4 * MACHINE_WIDE) return;
+    if (m->pendings >= 4 * MACHINE_WIDE) too_wide(m);
+    if (m->e->set || !effort_work(m->effort, ITEM_STEPS, m->e)) return;
     m->pending = mem_grow(m->pending, &m->pending_cap, m->pendings + 1, sizeof *m->pending);
-    m->pending[m->pendings++] = (struct pda_call){rule, frame};
+    m->pending[m->pendings] = (struct pda_call){rule, frame};
+    for (size_t i = m->pendings++; i && before(m, i, (i - 1) / 2); i = (i - 1) / 2)
+        swap(m, i, (i - 1) / 2);
+}
+
+static struct pda_call take_pending(struct machine *m) {
+    struct pda_call first = m->pending[0];
+    m->pending[0] = m->pending[--m->pendings];
+    for (size_t i = 0, k; (k = 2 * i + 1) < m->pendings; i = k) {
+        if (k + 1 < m->pendings && before(m, k + 1, k)) k++;
+        if (!before(m, k, i)) break;
+        swap(m, k, i);
+    }
+    return first;
 }
 
 // The set that a call in a frame with `up` returns to when it goes on at node `to`. A call at the
@@ -215,33 +251,26 @@ static void expand(struct machine *m, struct frame f) {
 
 // Begins the pending rule that no other pending one may begin with, once for all its callers.
 static void begin_rule(struct machine *m) {
-    const struct pda_rule *rule = m->a->rule;
-    int32_t first = m->pending[0].rule, callers = 0;
-    for (size_t i = 1; i < m->pendings; i++)
-        if (rule[m->pending[i].rule].rank < rule[first].rank) first = m->pending[i].rule;
-    int32_t *list = mem_array(m->pendings, sizeof *list);
-    size_t left = 0;
-    for (size_t i = 0; i < m->pendings; i++) {
-        if (m->pending[i].rule == first)
-            list[callers++] = m->pending[i].to;
-        else
-            m->pending[left++] = m->pending[i];
+    int32_t rule = m->pending[0].rule, callers = 0;
+    while (m->pendings && m->pending[0].rule == rule) {
+        m->caller = mem_grow(m->caller, &m->caller_cap, (size_t)callers + 1, sizeof *m->caller);
+        m->caller[callers++] = take_pending(m).to;
     }
-    m->pendings = left;
-    add_item(m, rule[first].start, 0, set_of(m, list, callers));
-    free(list);
+    effort_work(m->effort, MEMBER_STEPS * (size_t)callers, m->e);
+    add_item(m, m->a->rule[rule].start, 0, set_of(m, m->caller, callers));
 }
 
 // All places that the items lead to without reading; those that read make the set.
 static int32_t end_walk(struct machine *m) {
-    for (size_t i = 0; i < m->items || m->pendings;) {
+    for (size_t i = 0; (i < m->items || m->pendings) && !m->e->set;) {
         if (i < m->items)
             expand(m, m->frame[m->item[i++]]);
         else
             begin_rule(m);
     }
     int32_t kept = 0;
-    for (size_t i = 0; i < m->items; i++) {
+    effort_work(m->effort, MEMBER_STEPS * m->items, m->e);
+    for (size_t i = 0; i < m->items && !m->e->set; i++) {
         int32_t node = m->frame[m->item[i]].node;
         if (node < 0 || m->a->node[node].edges) m->item[kept++] = m->item[i];
     }
@@ -273,10 +302,11 @@ int32_t machine_step(struct machine *m, int32_t set, unsigned char byte) {
     }
     int32_t to = m->set[set].next[class];
     if (to != UNKNOWN) return to;
-    if (m->sets >= MACHINE_SETS) return MACHINE_DEAD;
+    if (m->sets >= MACHINE_SETS) fail(m->e, "the grammar is read in too many ways");
+    if (m->e->set) return MACHINE_DEAD;
     to = find_step(m, set, m->a->sample[class]);
-    m->set[set].next[class] = to;
-    return to;
+    if (m->e->set) return MACHINE_DEAD;
+    return m->set[set].next[class] = to;
 }
 
 static void start(struct machine *m) {
@@ -287,10 +317,19 @@ static void start(struct machine *m) {
     m->first = end_walk(m);
 }
 
-void machine_open(struct machine *m, const struct automaton *a, size_t longest) {
+void machine_open(struct machine *m, const struct automaton *a, size_t longest, struct effort *f,
+                  struct error *e) {
     size_t near = longest < LEX_SHORT ? longest : LEX_SHORT;
-    *m = (struct machine){.a = a, .reach = {(int32_t)longest + 1, (int32_t)near + 1}};
+    *m = (struct machine){
+        .a = a, .reach = {(int32_t)longest + 1, (int32_t)near + 1}, .effort = f, .e = e};
     start(m);
+}
+
+void machine_begin(struct machine *m) {
+    m->why = (struct error){0};
+    m->own = (struct effort){.steps = MACHINE_STEPS};
+    m->effort = &m->own;
+    m->e = &m->why;
 }
 
 void machine_close(struct machine *m) {
@@ -306,6 +345,7 @@ void machine_close(struct machine *m) {
     free(m->set_table.slot);
     free(m->item);
     free(m->pending);
+    free(m->caller);
     *m = (struct machine){0};
 }
 
@@ -320,8 +360,9 @@ static void mark_used(const struct machine *m, bool *used) {
     }
 }
 
-bool machine_full(const struct machine *m) {
-    return m->bytes > m->kept_bytes + MACHINE_BYTES || m->sets > m->kept_sets + MACHINE_SETS / 4;
+bool machine_full(const struct machine *m, size_t less) {
+    return m->bytes > m->kept_bytes + MACHINE_BYTES / less ||
+           m->sets > m->kept_sets + MACHINE_SETS / 4;
 }
 
 void machine_clean(struct machine *m, int32_t *const *root, size_t n) {
@@ -331,7 +372,7 @@ void machine_clean(struct machine *m, int32_t *const *root, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (*root[i] >= 0) used[*root[i]] = true;
     mark_used(&old, used);
-    *m = (struct machine){.a = old.a, .reach = {old.reach[LIKE], old.reach[NEAR]}};
+    *m = (struct machine){.a = old.a, .reach = {old.reach[LIKE], old.reach[NEAR]}, .e = &m->why};
     start(m);
     for (size_t s = 0; s < old.sets; s++) {
         if (!used[s]) continue;
@@ -347,6 +388,7 @@ void machine_clean(struct machine *m, int32_t *const *root, size_t n) {
         if (*root[i] >= 0) *root[i] = now[*root[i]];
     m->kept_bytes = m->bytes;
     m->kept_sets = m->sets;
+    machine_begin(m);
     free(used);
     free(now);
     machine_close(&old);

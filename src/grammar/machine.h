@@ -10,11 +10,13 @@
 #define GRAMMAR_MACHINE_H
 
 #include "grammar/automaton.h"
+#include "grammar/effort.h"
 
 enum {
-    MACHINE_WIDE = 4096,      // ways to read a text at once: no more are followed
-    MACHINE_SETS = 1 << 18,   // no more are made
+    MACHINE_WIDE = 1 << 14, // ways to read a text at once
+    MACHINE_SETS = 1 << 18,
     MACHINE_BYTES = 64 << 20, // of memory more than is in use: what is not in use is dropped then
+    MACHINE_STEPS = 1 << 23,  // of work for a token, as struct effort counts it
     MACHINE_DEAD = -1,
 };
 
@@ -56,17 +58,27 @@ struct machine {
     // of a walk:
     int32_t *item;
     size_t items, item_cap;
-    struct pda_call *pending; // calls: the rule, and the frame it returns to
-    size_t pendings, pending_cap;
+    struct pda_call *pending; // calls: the rule, and the frame it returns to; a heap
+    int32_t *caller;          // of the rule that begins
+    size_t pendings, pending_cap, caller_cap;
     uint32_t stamp;
+    // What the work at hand may take, and where it is told that it takes more: steps are then dead
+    // that are not known. While a grammar is made they are its maker's, then the machine's own.
+    struct effort *effort;
+    struct error *e;
+    struct effort own;
+    struct error why;
 };
 
-// longest: bytes of a token.
-void machine_open(struct machine *m, const struct automaton *a, size_t longest);
+// longest: bytes of a token. What it takes is f's until machine_begin.
+void machine_open(struct machine *m, const struct automaton *a, size_t longest, struct effort *f,
+                  struct error *e);
+void machine_begin(struct machine *m); // the work for another token
 void machine_close(struct machine *m);
 // The set after a byte more, or MACHINE_DEAD.
 int32_t machine_step(struct machine *m, int32_t set, unsigned char byte);
-bool machine_full(const struct machine *m); // time to clean
+// Time to clean, where it may keep so many times less than usual.
+bool machine_full(const struct machine *m, size_t less);
 // Drops all but the sets root[0 .. n), which get new numbers.
 void machine_clean(struct machine *m, int32_t *const *root, size_t n);
 

@@ -264,7 +264,8 @@ int32_t regex_parse(struct syntax *s, struct sv pattern) {
 int32_t regex_read(struct syntax *s, struct sv pattern) {
     struct dfa d = {0};
     int32_t rule = -1;
-    if (dfa_regex(&d, pattern, false, s->e)) rule = dfa_rule(s, &d, 0, "regular expression");
+    if (dfa_regex(&d, s->effort, pattern, false, s->e))
+        rule = dfa_rule(s, &d, 0, "regular expression");
     dfa_free(&d);
     return rule;
 }

@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "grammar/grammar.h"
 
+enum { KINDS_TRIED = 16 }; // properties that may tell the branches of a oneOf apart
+
 bool schema_refuse(struct schema *x, const struct place *at, const char *key, const char *fmt,
                    ...) {
     struct error why = {0};
@@ -15,6 +17,14 @@ bool schema_refuse(struct schema *x, const struct place *at, const char *key, co
     vfail(&why, fmt, args);
     va_end(args);
     return fail(x->e, "JSON schema, #%s%s%s: %s", at->at, *key ? "/" : "", key, why.text);
+}
+
+bool schema_cost(struct schema *x, size_t steps) { return effort_work(x->s->effort, steps, x->e); }
+
+static bool hold(struct schema *x, size_t bytes) { return effort_hold(x->s->effort, bytes, x->e); }
+
+static bool too_many_parts(struct schema *x, const struct place *at) {
+    return schema_refuse(x, at, "", "the schema has more than %d parts", SCHEMA_WORK);
 }
 
 static const char *keep_text(struct schema *x, const struct str *s) {
@@ -30,12 +40,14 @@ static struct place *push(struct schema *x, struct places *p, struct place place
                       json_kind(place.schema));
         return NULL;
     }
+    if (!schema_cost(x, 1 + p->n)) return NULL;
     for (size_t i = 0; i < p->n; i++)
         if (p->p[i].schema == place.schema) return &p->p[i];
     if (p->n == SCHEMA_PLACES) {
         schema_refuse(x, &place, "", "more than %d schemas apply here at once", SCHEMA_PLACES);
         return NULL;
     }
+    if (!hold(x, sizeof place)) return NULL;
     if ((p->n & (p->n - 1)) == 0) { // grows at powers of two
         struct place *bigger = arena_alloc(&x->arena, (p->n ? 2 * p->n : 1) * sizeof *bigger);
         if (p->n) memcpy(bigger, p->p, p->n * sizeof *bigger);
@@ -48,6 +60,8 @@ static struct place *push(struct schema *x, struct places *p, struct place place
 struct place *schema_add(struct schema *x, struct places *p, struct json_object *schema,
                          const char *at, const char *key) {
     struct str path = {0};
+    size_t n = strlen(at) + strlen(key);
+    if (!schema_cost(x, n) || !hold(x, n)) return NULL;
     str_printf(&path, "%s%s%s", at, *key ? "/" : "", key);
     struct place place = {.schema = schema, .at = keep_text(x, &path)};
     str_free(&path);
@@ -121,20 +135,10 @@ static bool branch(struct schema *x, const struct places *p, const struct place 
     return way != NULL;
 }
 
-// Whether what is written for one list never obeys the other, as far as that is easy to see.
-static bool lists_apart(struct schema *x, const struct places *a, const struct places *b);
-
+// Whether what is written for one of the lists never obeys another one, as far as that is easy to
+// see; refused if not.
 static bool all_apart(struct schema *x, const struct place *at, const struct places *list,
-                      size_t n) {
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = i + 1; k < n && !x->e->set; k++)
-            if (!lists_apart(x, &list[i], &list[k]) && !x->e->set)
-                return schema_refuse(x, at, "oneOf",
-                                     "a value may obey both of the branches %zu and %zu, which "
-                                     "can't be held (use anyOf, or a property with a const)",
-                                     i, k);
-    return !x->e->set;
-}
+                      size_t n);
 
 static int32_t choose(struct schema *x, const struct places *p, const struct place *at,
                       const char *key, int bit) {
@@ -157,6 +161,13 @@ struct sv schema_json(struct json_object *v) {
     return v ? sv(json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN |
                                                         JSON_C_TO_STRING_NOSLASHESCAPE))
              : sv("null");
+}
+
+void schema_value_text(struct str *out, struct json_object *v) {
+    if (json_object_is_type(v, json_type_int) || json_object_is_type(v, json_type_double))
+        str_printf(out, "%.17g", json_object_get_double(v));
+    else
+        str_add(out, schema_json(v));
 }
 
 static int32_t one_of_values(struct schema *x, const struct shape *h) {
@@ -214,14 +225,14 @@ int32_t schema_value(struct schema *x, const struct places *list) {
         if (!push(x, &p, list->p[i])) break;
         str_printf(&key, "%s %d ", list->p[i].at, list->p[i].done);
     }
+    schema_cost(x, key.n);
     int64_t rule = map_get(&x->rules, str_sv(&key));
     const struct place *at = p.n ? &p.p[p.n - 1] : &top;
-    if (rule < 0 && !x->e->set) {
+    if (rule < 0 && !x->e->set && hold(x, key.n)) {
         rule = syn_rule(x->s, sv_n(at->at, strlen(at->at)));
         map_put(&x->rules, str_sv(&key), rule);
         x->work += 1 + list->n / 2; // a long list is as much as many
-        if (x->work > SCHEMA_WORK)
-            schema_refuse(x, at, "", "the schema has more than %d parts", SCHEMA_WORK);
+        if (x->work > SCHEMA_WORK) too_many_parts(x, at);
         if (++x->depth > SCHEMA_DEPTH)
             schema_refuse(x, at, "", "the schema is nested deeper than %d", SCHEMA_DEPTH);
         int32_t node = x->e->set ? 0 : value_node(x, &p);
@@ -234,22 +245,42 @@ int32_t schema_value(struct schema *x, const struct places *list) {
 
 // --- what is apart -------------------------------------------------------------------------------
 
-static bool values_apart(struct schema *x, const struct shape *a, const struct shape *b) {
-    struct json_object **u = NULL, **v = NULL;
-    size_t n, m;
-    bool ok = schema_values(x, a, &u, &n) && schema_values(x, b, &v, &m);
-    ok = ok && (!m || n <= SCHEMA_VALUES / m);
-    for (size_t i = 0; ok && i < n; i++)
-        for (size_t k = 0; ok && k < m; k++) ok = !sv_eq(schema_json(u[i]), schema_json(v[k]));
-    free(u);
-    free(v);
+static bool add_value(struct map *known, struct sv text, int64_t number) {
+    return map_put(known, text, number) || map_get(known, text) == number;
+}
+
+// Adds the values of a shape to those that are known, by their text, with a number; false when one
+// of them is known by another, or there are too many to tell.
+static bool add_values(struct schema *x, const struct shape *h, struct map *known, int64_t number) {
+    struct json_object **value = NULL;
+    size_t n;
+    if (!h->values && !(h->types & ~(unsigned)(TYPE_NULL | TYPE_BOOLEAN)))
+        return (!(h->types & TYPE_NULL) || add_value(known, sv("null"), number)) &&
+               (!(h->types & TYPE_BOOLEAN) ||
+                (add_value(known, sv("true"), number) && add_value(known, sv("false"), number)));
+    bool ok = h->values && schema_values(x, h, &value, &n);
+    for (size_t i = 0; ok && i < n; i++) {
+        struct str text = {0};
+        schema_value_text(&text, value[i]);
+        ok = schema_cost(x, text.n) && add_value(known, str_sv(&text), number);
+        str_free(&text);
+    }
+    free(value);
     return ok;
 }
 
-static bool requires(const struct places *p, struct sv name) {
+static bool values_apart(struct schema *x, const struct shape *a, const struct shape *b) {
+    struct map known = {0};
+    bool ok = add_values(x, a, &known, 0) && add_values(x, b, &known, 1);
+    map_free(&known);
+    return ok;
+}
+
+static bool requires(struct schema *x, const struct places *p, struct sv name) {
     for (size_t i = 0; i < p->n; i++) {
         struct json_object *list = json_at(p->p[i].schema, "required");
         if (!json_object_is_type(list, json_type_array)) continue;
+        if (!schema_cost(x, json_object_array_length(list))) return false;
         for (size_t k = 0; k < json_object_array_length(list); k++)
             if (sv_eq(json_text(json_object_array_get_idx(list, k)), name)) return true;
     }
@@ -282,6 +313,8 @@ static bool never_has(const struct places *b, const char *name, bool written) {
     return closed;
 }
 
+static bool lists_apart(struct schema *x, const struct places *a, const struct places *b);
+
 static bool members_apart(struct schema *x, const struct places *a, const struct places *b,
                           bool *written) {
     for (size_t i = 0; i < a->n; i++) {
@@ -292,7 +325,7 @@ static bool members_apart(struct schema *x, const struct places *a, const struct
             struct places u, v;
             if (!json_object_is_type(item, json_type_string)) continue;
             const char *name = json_object_get_string(item);
-            bool too = requires(b, sv(name));
+            bool too = requires(x, b, sv(name));
             if (!too && never_has(b, name, false)) return true;
             *written |= !too && never_has(b, name, true);
             if (too && property(x, a, name, &u) && property(x, b, name, &v) &&
@@ -328,6 +361,67 @@ static bool lists_apart(struct schema *x, const struct places *a, const struct p
     shape_free(&q);
     x->depth--;
     return apart;
+}
+
+// Whether each list is of values alone, and none of them is another one's.
+static bool all_values(struct schema *x, const struct places *list, size_t n) {
+    struct map known = {0};
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++) {
+        struct places flat = list[i];
+        struct shape h = {0};
+        x->work++;
+        ok = schema_flatten(x, &flat) && schema_shape(x, &flat, &h) &&
+             add_values(x, &h, &known, (int64_t)i);
+        shape_free(&h);
+    }
+    map_free(&known);
+    return ok;
+}
+
+// Whether all have a property, as a "kind", and its values differ. own: room for [n].
+static bool tells_apart(struct schema *x, const struct places *list, size_t n,
+                        struct json_object *name, struct places *own) {
+    if (!json_object_is_type(name, json_type_string)) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!requires(x, &list[i], json_text(name)) ||
+            !property(x, &list[i], json_object_get_string(name), &own[i]))
+            return false;
+    return all_values(x, own, n);
+}
+
+static bool all_kinds(struct schema *x, const struct places *list, size_t n) {
+    struct places *flat = arena_alloc(&x->arena, 2 * n * sizeof *flat), *own = flat + n;
+    for (size_t i = 0; i < n; i++) {
+        struct shape h = {0};
+        flat[i] = list[i];
+        bool ok = schema_flatten(x, &flat[i]) && schema_shape(x, &flat[i], &h);
+        shape_free(&h);
+        if (!ok || h.types != TYPE_OBJECT || h.values) return false;
+    }
+    for (size_t i = 0; i < flat[0].n; i++) {
+        struct json_object *names = json_at(flat[0].p[i].schema, "required");
+        if (!json_object_is_type(names, json_type_array)) continue;
+        for (size_t k = 0; k < json_object_array_length(names) && k < KINDS_TRIED; k++)
+            if (tells_apart(x, flat, n, json_object_array_get_idx(names, k), own)) return true;
+    }
+    return false;
+}
+
+static bool all_apart(struct schema *x, const struct place *at, const struct places *list,
+                      size_t n) {
+    if (all_values(x, list, n) || all_kinds(x, list, n)) return true;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = i + 1; k < n && !x->e->set; k++) {
+            if (lists_apart(x, &list[i], &list[k]) || x->e->set) continue;
+            if (x->work > SCHEMA_WORK) return too_many_parts(x, at);
+            return schema_refuse(x, at, "oneOf",
+                                 "a value may obey both of the branches %zu and %zu, which "
+                                 "can't be held (use anyOf, or a property with a const)",
+                                 i, k);
+        }
+    }
+    return !x->e->set;
 }
 
 // --- the whole -----------------------------------------------------------------------------------

@@ -91,6 +91,8 @@ struct schema {
     int32_t space, text, character, integer, number; // rules
 };
 
+bool schema_cost(struct schema *x, size_t steps); // of work; false: it is too much
+
 // All of these return a node of x->s, or 0 after an error.
 
 // schema.c
@@ -139,5 +141,7 @@ bool schema_names(struct dfa *keys, struct error *e); // leaves those that need 
 
 // The JSON text of a value.
 struct sv schema_json(struct json_object *v);
+// Appends a text that values have which are the same, but for what is inside of lists and objects.
+void schema_value_text(struct str *out, struct json_object *v);
 
 #endif

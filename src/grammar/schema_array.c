@@ -35,6 +35,7 @@ static bool longest_prefix(struct schema *x, const struct shape *h, size_t *out)
 // The schemas of item i; those from the longest prefix on are all alike. False: an error.
 static bool item_schemas(struct schema *x, const struct shape *h, size_t i, struct places *out) {
     *out = (struct places){0};
+    if (!schema_cost(x, h->places->n)) return false;
     for (size_t k = 0; k < h->places->n; k++) {
         const struct place *at = &h->places->p[k];
         const char *key, *rest = "items";
@@ -141,18 +142,21 @@ static int32_t different(struct schema *x, const struct shape *h, struct json_ob
     return syn_call(s, first);
 }
 
-// Values of an enum may be written twice in it.
-static size_t each_once(struct json_object **value, size_t n) {
+// Values of an enum may be written twice in it. Returns how many differ, of which the first
+// SCHEMA_UNIQUE + 1 are enough.
+static size_t each_once(struct schema *x, struct json_object **value, size_t n) {
+    struct map known = {0};
     size_t kept = 0;
-    for (size_t i = 0; i < n; i++) {
-        bool known = false;
-        for (size_t k = 0; k < kept; k++)
-            known |= sv_eq(schema_json(value[k]), schema_json(value[i])) ||
-                     (!json_object_is_type(value[i], json_type_string) &&
-                      !json_object_is_type(value[i], json_type_boolean) &&
-                      !json_object_is_type(value[i], json_type_null));
-        if (!known) value[kept++] = value[i];
+    for (size_t i = 0; i < n && kept <= SCHEMA_UNIQUE; i++) {
+        struct str text = {0};
+        schema_value_text(&text, value[i]);
+        bool inside = json_object_is_type(value[i], json_type_array) ||
+                      json_object_is_type(value[i], json_type_object);
+        bool fresh = schema_cost(x, text.n) && map_put(&known, str_sv(&text), 0);
+        if (fresh && (!inside || !kept)) value[kept++] = value[i];
+        str_free(&text);
     }
+    map_free(&known);
     return kept;
 }
 
@@ -165,7 +169,7 @@ static int32_t unique(struct schema *x, const struct shape *h, size_t prefix) {
     if (!item_schemas(x, h, prefix, &p) || !schema_flatten(x, &p)) return 0;
     bool ok = schema_shape(x, &p, &of) && of.values && !prefix;
     if (ok) ok = schema_values(x, &of, &value, &n);
-    size_t kept = ok ? each_once(value, n) : 0;
+    size_t kept = ok ? each_once(x, value, n) : 0;
     if (ok && kept <= SCHEMA_UNIQUE)
         node = different(x, h, value, kept);
     else

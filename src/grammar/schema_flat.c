@@ -49,6 +49,7 @@ static bool follow(struct schema *x, const struct place *at, struct places *p) {
     struct sv ref = json_text_at(at->schema, "$ref");
     struct json_object *o = x->root;
     struct str name = {0}, path = {0};
+    if (!schema_cost(x, ref.n)) return false;
     if (!ref.n || ref.p[0] != '#' || (ref.n > 1 && ref.p[1] != '/'))
         return schema_refuse(x, at, "$ref",
                              "\"%.*s\" leads out of this document (there may be #/...)",
@@ -279,7 +280,7 @@ static bool read_strings(struct schema *x, const struct place *at, struct shape 
     if (pattern) {
         if (!json_object_is_type(pattern, json_type_string))
             return schema_refuse(x, at, "pattern", "it must be a string");
-        if (!dfa_regex(&d, json_text(pattern), true, &why)) {
+        if (!dfa_regex(&d, x->s->effort, json_text(pattern), true, &why)) {
             dfa_free(&d);
             return schema_refuse(x, at, "pattern", "%s", why.text);
         }
@@ -346,12 +347,29 @@ static bool same_value(struct json_object *a, struct json_object *b) {
     return json_object_equal(a, b);
 }
 
-static bool in_list(const struct place *at, struct json_object *v) {
+// Steps that a comparison with a value may take.
+static size_t cost_of(struct json_object *v) {
+    size_t cost = 1;
+    if (json_object_is_type(v, json_type_string)) return cost + json_text(v).n / 16;
+    if (json_object_is_type(v, json_type_array))
+        for (size_t i = 0; i < json_object_array_length(v); i++)
+            cost += cost_of(json_object_array_get_idx(v, i));
+    if (json_object_is_type(v, json_type_object)) {
+        json_object_object_foreach(v, name, value) {
+            (void)name;
+            cost += 32 + cost_of(value);
+        }
+    }
+    return cost;
+}
+
+// cost: cost_of(v).
+static bool in_list(struct schema *x, const struct place *at, struct json_object *v, size_t cost) {
     struct json_object *list = NULL, *one = NULL;
     bool found = true;
     if (json_object_object_get_ex(at->schema, "const", &one)) found = same_value(one, v);
     if (!json_object_object_get_ex(at->schema, "enum", &list) || !found) return found;
-    for (size_t i = 0; i < json_object_array_length(list); i++)
+    for (size_t i = 0; i < json_object_array_length(list) && schema_cost(x, cost); i++)
         if (same_value(json_object_array_get_idx(list, i), v)) return true;
     return false;
 }
@@ -372,13 +390,14 @@ static unsigned type_of(struct json_object *v) {
 }
 
 // v: one of h->values' own.
-static bool fits_shape(const struct shape *h, struct json_object *v) {
+static bool fits_shape(struct schema *x, const struct shape *h, struct json_object *v) {
     unsigned type = type_of(v);
-    if (!(h->types & type)) return false;
+    size_t cost = cost_of(v);
+    if (!(h->types & type) || !schema_cost(x, cost + h->places->n)) return false;
     for (size_t i = 0; i < h->places->n; i++) {
         const struct place *at = &h->places->p[i];
         bool own = at->schema == h->values->schema && !json_at(at->schema, "const");
-        if (!own && json_object_is_type(at->schema, json_type_object) && !in_list(at, v))
+        if (!own && json_object_is_type(at->schema, json_type_object) && !in_list(x, at, v, cost))
             return false;
     }
     if (type & (TYPE_INTEGER | TYPE_FRACTION)) return schema_in_bounds(h, v);
@@ -420,7 +439,7 @@ bool schema_values(struct schema *x, const struct shape *h, struct json_object *
     *out = mem_array(count, sizeof **out);
     for (size_t i = 0; i < count; i++) {
         struct json_object *v = is_enum ? json_object_array_get_idx(list, i) : one;
-        if (!fits_shape(h, v)) continue;
+        if (!fits_shape(x, h, v)) continue;
         unsigned inside = type_of(v) & (TYPE_ARRAY | TYPE_OBJECT);
         if (inside && looks_inside(x, h, inside)) break;
         (*out)[(*n)++] = v;

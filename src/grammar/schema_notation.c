@@ -22,7 +22,7 @@ static bool without(struct schema *x, struct dfa *d, const char *part) {
         if (!plain) str_addc(&pattern, '\\');
         str_addc(&pattern, *p);
     }
-    bool ok = dfa_regex(d, str_sv(&pattern), true, x->e) && dfa_not(d, x->e);
+    bool ok = dfa_regex(d, x->s->effort, str_sv(&pattern), true, x->e) && dfa_not(d, x->e);
     str_free(&pattern);
     return ok;
 }
@@ -30,7 +30,7 @@ static bool without(struct schema *x, struct dfa *d, const char *part) {
 // Leaves no text of a pattern.
 static bool take_out(struct schema *x, struct dfa *d, const char *pattern) {
     struct dfa other;
-    bool ok = dfa_regex(&other, sv(pattern), false, x->e) && dfa_not(&other, x->e) &&
+    bool ok = dfa_regex(&other, x->s->effort, sv(pattern), false, x->e) && dfa_not(&other, x->e) &&
               dfa_and(d, &other, x->e);
     dfa_free(&other);
     return ok;
@@ -122,7 +122,7 @@ int32_t schema_key(struct schema *x, struct sv name) {
 
 bool schema_names(struct dfa *keys, struct error *e) {
     struct dfa names;
-    bool ok = dfa_regex(&names, sv(NAME), false, e) && dfa_and(keys, &names, e);
+    bool ok = dfa_regex(&names, keys->effort, sv(NAME), false, e) && dfa_and(keys, &names, e);
     dfa_free(&names);
     return ok;
 }

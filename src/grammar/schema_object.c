@@ -107,7 +107,7 @@ static bool add_patterns(struct object *o, const struct place *at, struct key_pa
                                  SCHEMA_PATTERNS);
         struct key_pattern *p = &k->p[k->n++];
         *p = (struct key_pattern){.at = at, .pattern = pattern, .schema = schema};
-        if (!dfa_regex(&p->keys, sv(pattern), true, &why))
+        if (!dfa_regex(&p->keys, o->x->s->effort, sv(pattern), true, &why))
             return schema_refuse(o->x, at, "patternProperties", "%s", why.text);
     }
     return true;
@@ -178,7 +178,7 @@ static void make_member(struct object *o, struct member *m, const struct key_pat
     struct places value = {0};
     struct sv name = sv(m->name);
     unsigned set = 0;
-    bool may = true;
+    bool may = schema_cost(x, o->h->places->n + k->n * name.n);
     for (size_t i = 0; i < k->n; i++)
         if (dfa_has(&k->p[i].keys, sv(m->name))) set |= 1u << i;
     for (size_t i = 0; i < o->h->places->n; i++)
@@ -199,22 +199,19 @@ static void make_member(struct object *o, struct member *m, const struct key_pat
 static bool other_keys(struct object *o, const struct key_patterns *k, unsigned set,
                        struct dfa *keys) {
     struct error *e = o->x->e;
+    struct effort *f = o->x->s->effort;
     struct dfa names = {0};
-    bool ok = dfa_length(keys, 0, -1, e);
-    for (size_t i = 0; i < o->n && ok; i++) {
-        struct dfa word;
-        ok = dfa_word(&word, sv(o->member[i].name), e);
-        if (ok && i) ok = dfa_or(&names, &word, e);
-        if (!i)
-            names = word;
-        else
-            dfa_free(&word);
-    }
-    if (ok && o->n) ok = dfa_not(&names, e) && dfa_and(keys, &names, e);
+    struct sv *word = mem_array(o->n, sizeof *word);
+    for (size_t i = 0; i < o->n; i++) word[i] = sv(o->member[i].name);
+    bool ok = dfa_length(keys, f, 0, -1, e);
+    if (o->n)
+        ok = ok && dfa_words(&names, f, word, o->n, e) && dfa_not(&names, e) &&
+             dfa_and(keys, &names, e);
     dfa_free(&names);
+    free(word);
     for (size_t i = 0; i < k->n && ok; i++) {
         struct dfa one;
-        ok = dfa_regex(&one, sv(k->p[i].pattern), true, e);
+        ok = dfa_regex(&one, f, sv(k->p[i].pattern), true, e);
         if (ok && !(set >> i & 1)) ok = dfa_not(&one, e);
         ok = ok && dfa_and(keys, &one, e);
         dfa_free(&one);

@@ -16,7 +16,7 @@ enum { DIGITS = 15, FRACTION_DIGITS = 6, INTEGER_DIGITS = 18 };
 static int32_t regex_rule(struct schema *x, const char *regex, const char *name) {
     struct dfa d;
     int32_t rule = 0;
-    if (dfa_regex(&d, sv(regex), false, x->e)) rule = dfa_rule(x->s, &d, 0, name);
+    if (dfa_regex(&d, x->s->effort, sv(regex), false, x->e)) rule = dfa_rule(x->s, &d, 0, name);
     dfa_free(&d);
     return rule;
 }
@@ -37,7 +37,7 @@ static bool writes_json(const struct schema *x) {
 static int32_t any_text(struct schema *x) {
     struct dfa d = {0};
     if (writes_json(x)) return string_of(x, 0, -1);
-    int32_t node = dfa_length(&d, 0, -1, x->e) ? schema_text(x, &d) : 0;
+    int32_t node = dfa_length(&d, x->s->effort, 0, -1, x->e) ? schema_text(x, &d) : 0;
     dfa_free(&d);
     return node;
 }
@@ -110,14 +110,14 @@ bool schema_format(struct schema *x, const struct place *at, struct sv name, str
         if (!sv_is(name, formats[i].name)) continue;
         if (!formats[i].regex)
             return schema_refuse(x, at, "format", "\"%s\" can't be held", formats[i].name);
-        return dfa_regex(out, sv(formats[i].regex), false, x->e);
+        return dfa_regex(out, x->s->effort, sv(formats[i].regex), false, x->e);
     }
     return false;
 }
 
 bool schema_texts(struct schema *x, const struct shape *h, struct dfa *d) {
     struct error why = {0};
-    bool ok = dfa_length(d, h->min_length, h->max_length, &why) &&
+    bool ok = dfa_length(d, x->s->effort, h->min_length, h->max_length, &why) &&
               (!h->has_text || dfa_and(d, &h->text, &why));
     return ok || schema_refuse(x, h->places->p, h->has_text ? "pattern" : "maxLength",
                                "with its length: %s", why.text);
@@ -313,9 +313,9 @@ static void add_range(struct str *s, int64_t a, int64_t b, int digits) {
 }
 
 // Whole numbers that are multiples: a state for each remainder.
-static bool multiples(struct dfa *d, int64_t of, struct error *e) {
+static bool multiples(struct dfa *d, struct effort *f, int64_t of, struct error *e) {
     uint32_t *low = mem_array(14, sizeof *low);
-    *d = (struct dfa){0};
+    *d = (struct dfa){.effort = f};
     low[0] = '-';
     low[1] = '-' + 1;
     for (uint32_t i = 0; i <= 10; i++) low[2 + i] = '0' + i;
@@ -354,10 +354,13 @@ static int32_t bounded(struct schema *x, const struct shape *h, int64_t a, int64
     struct dfa d = {0}, some = {0};
     if (a > b) return syn_alt(x->s);
     add_range(&regex, a, b, digits);
-    bool ok = dfa_regex(&d, str_sv(&regex), false, x->e);
+    struct effort *f = x->s->effort;
+    bool ok = dfa_regex(&d, f, str_sv(&regex), false, x->e);
     if (ok && digits) // no point without digits
-        ok = dfa_regex(&some, sv("-?[0-9]+(\\.[0-9]+)?"), false, x->e) && dfa_and(&d, &some, x->e);
-    if (ok && h->multiple > 1) ok = multiples(&some, h->multiple, x->e) && dfa_and(&d, &some, x->e);
+        ok = dfa_regex(&some, f, sv("-?[0-9]+(\\.[0-9]+)?"), false, x->e) &&
+             dfa_and(&d, &some, x->e);
+    if (ok && h->multiple > 1)
+        ok = multiples(&some, f, h->multiple, x->e) && dfa_and(&d, &some, x->e);
     int32_t node = ok ? syn_call(x->s, dfa_rule(x->s, &d, 0, "number")) : 0;
     dfa_free(&d);
     dfa_free(&some);

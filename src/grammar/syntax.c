@@ -14,7 +14,7 @@ void syn_free(struct syntax *s) {
 
 static int32_t add_node(struct syntax *s, enum syn_kind kind, int32_t a, int32_t b) {
     if (s->nodes >= SYN_NODES) fail(s->e, "the grammar has more than %d parts", SYN_NODES);
-    if (s->e->set) return 0;
+    if (s->e->set || !effort_work(s->effort, 1, s->e)) return 0;
     s->node = mem_grow(s->node, &s->node_cap, s->nodes + 1, sizeof *s->node);
     s->node[s->nodes] = (struct syn_node){kind, -1, -1, -1, a, b};
     return (int32_t)s->nodes++;
@@ -112,7 +112,7 @@ void syn_add_chars(struct syntax *s, int32_t alt, uint32_t lo, uint32_t hi) {
 
 int32_t syn_rule(struct syntax *s, struct sv name) {
     if (s->rules >= SYN_RULES) fail(s->e, "the grammar has more than %d rules", SYN_RULES);
-    if (s->e->set) return 0;
+    if (s->e->set || !effort_hold(s->effort, name.n, s->e)) return 0;
     s->rule = mem_grow(s->rule, &s->rule_cap, s->rules + 1, sizeof *s->rule);
     s->rule[s->rules] = (struct syn_rule){mem_textn(name.p, name.n), -1};
     return (int32_t)s->rules++;

@@ -13,8 +13,9 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "grammar/effort.h"
 
-enum { SYN_NODES = 1 << 18, SYN_RULES = 1 << 14, SYN_DEPTH = 400, SYN_REPEATS = 1 << 20 };
+enum { SYN_NODES = 1 << 20, SYN_RULES = 1 << 16, SYN_DEPTH = 400, SYN_REPEATS = 1 << 20 };
 
 enum syn_kind {
     SYN_SEQ,     // its children, one after the other; without any: nothing
@@ -46,6 +47,7 @@ struct syntax {
     size_t rules, rule_cap;
     struct str text; // of SYN_MARK, SYN_UNTIL, SYN_WITHOUT and SYN_OTHER
     struct error *e;
+    struct effort *effort; // that may go into it; NULL: any
 };
 
 void syn_free(struct syntax *s);

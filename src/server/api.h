@@ -15,7 +15,8 @@ struct completion;
 struct api {
     const char *id; // what a completion's id begins with
     bool chat;      // an answer may have reasoning and calls; else it is text
-    // Reads the body, an object, into a, which is all zero but its defaults. False with a refusal.
+    // Reads the body, an object, into a, which is all zero but its defaults and who waits for it.
+    // False with a refusal, or without one when a->unwanted has ended it.
     bool (*read)(struct ask *a, struct json_object *body, const struct text_model *m,
                  const struct server_options *opt, struct refusal *r);
     // The whole answer: every choice has its `said` and `finish`.

@@ -18,6 +18,8 @@ struct more_prompt {
 
 struct ask {
     const struct defaults *defaults; // where the request says nothing; NULL: the checkpoint's alone
+    bool (*unwanted)(void *waiting); // whether nobody waits for the answer any more; NULL: never
+    void *waiting;
     bool stream, include_usage;
     bool logprobs;          // tell each token's, and those of `tops` of the likeliest
     bool echo;              // the prompt comes before the answer
@@ -60,7 +62,7 @@ bool ask_common(struct ask *a, struct json_object *o, const struct text_model *m
                 struct refusal *r);
 
 // For struct api: the bodies of chat/completions and completions. They may change o, and a may keep
-// a part of it.
+// a part of it. False with a refusal, or without one when a->unwanted has ended it.
 bool ask_chat(struct ask *a, struct json_object *o, const struct text_model *m,
               const struct server_options *opt, struct refusal *r);
 // The text that the template makes of a chat's body.

@@ -140,8 +140,13 @@ static bool compile(struct ask *a, struct wanted *w, bool chat, const struct tex
     if (w->constraint.kind == CONSTRAINT_NONE && !w->constraint.tools) return true;
     if (!a->stop_ids.n)
         return refuse(r, 400, w->param, "\"%s\" and \"ignore_eos\" exclude each other", w->param);
-    a->sampling.grammar = constraint_grammar(m, &w->constraint, chat ? &a->prompt : NULL, &e);
-    return a->sampling.grammar || refuse(r, 400, w->param, "\"%s\": %s", w->param, e.text);
+    struct effort effort = effort_usual();
+    effort.stop = a->unwanted;
+    effort.arg = a->waiting;
+    a->sampling.grammar =
+        constraint_grammar(m, &w->constraint, chat ? &a->prompt : NULL, &effort, &e);
+    if (a->sampling.grammar || effort.stopped) return a->sampling.grammar != NULL;
+    return refuse(r, effort.full ? 503 : 400, w->param, "\"%s\": %s", w->param, e.text);
 }
 
 bool ask_grammar(struct ask *a, struct json_object *o, bool chat, const struct text_model *m,

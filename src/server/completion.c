@@ -93,8 +93,45 @@ static void open_choices(struct completion *c, const struct text_model *m) {
     }
 }
 
+// --- who waits for it ----------------------------------------------------------------------------
+
+// A client that only closed its sending side counts as gone too, as for nginx: who has left can't
+// be told from it before something is sent.
+static bool client_gone(int client) {
+    struct pollfd p = {.fd = client, .events = POLLRDHUP};
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+static bool late(const struct completion *c) {
+    const struct server_options *o = c->service->o;
+    double now = clock_now();
+    return (o->request_timeout && now - c->began > o->request_timeout) ||
+           (o->token_timeout && c->first > 0 && now - c->moved > o->token_timeout);
+}
+
+static bool stops(const struct completion *c) {
+    enum worker_state state = worker_state(c->service->worker, NULL);
+    return state == WORKER_FAILED || state == WORKER_STOPPED;
+}
+
+// For struct ask.
+static bool unwanted(void *waiting) {
+    const struct completion *c = waiting;
+    return client_gone(c->client) || late(c) || stops(c);
+}
+
+// Why its reading was ended.
+static void refuse_unwanted(const struct completion *c, struct refusal *r) {
+    if (late(c))
+        refuse(r, 504, NULL, "the answer takes too long (--request-timeout)");
+    else
+        refuse(r, 503, NULL, stops(c) ? "the server is stopping" : "the client has left");
+}
+
+// --- the beginning -------------------------------------------------------------------------------
+
 struct completion *completion_start(const struct service *s, const struct api *api,
-                                    struct json_object *body, struct refusal *r) {
+                                    struct json_object *body, int client, struct refusal *r) {
     const struct text_model *m = worker_model(s->worker);
     struct completion *c = mem_alloc(sizeof *c);
     c->service = s;
@@ -104,10 +141,15 @@ struct completion *completion_start(const struct service *s, const struct api *a
     c->created = (int64_t)time(NULL);
     c->began = c->told = clock_now();
     make_id(c->id, sizeof c->id, api->id);
+    c->client = client;
     c->ask.defaults = &s->o->defaults;
+    c->ask.unwanted = unwanted;
+    c->ask.waiting = c;
     if (api->read(&c->ask, body, m, s->o, r)) {
         c->choices = (1 + c->ask.mores) * c->ask.choices;
         submit(c, r);
+    } else if (!r->status) {
+        refuse_unwanted(c, r);
     }
     if (r->status) {
         completion_close(c);
@@ -166,13 +208,6 @@ const char *completion_finish(const struct choice *ch) {
 }
 
 // --- tokens to text ------------------------------------------------------------------------------
-
-// A client that only closed its sending side counts as gone too, as for nginx: who has left can't
-// be told from it before something is sent.
-static bool client_gone(int client) {
-    struct pollfd p = {.fd = client, .events = POLLRDHUP};
-    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
-}
 
 // Looks at the lines of a piece from byte `from` on. True when the answer ends there: before a line
 // that begins with too little white space, which goes, or because its time is over.
@@ -255,13 +290,6 @@ static bool next_part(struct completion *c, struct choice *ch, struct reply_even
     // The answer ends here, though the model may have gone on to the limit in the meantime.
     ch->finish = FINISH_STOP;
     return true;
-}
-
-static bool late(const struct completion *c) {
-    const struct server_options *o = c->service->o;
-    double now = clock_now();
-    return (o->request_timeout && now - c->began > o->request_timeout) ||
-           (o->token_timeout && c->first > 0 && now - c->moved > o->token_timeout);
 }
 
 // The next piece of text, of *out. COMPLETION_MORE may come without any: *out is NULL then.

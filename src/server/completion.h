@@ -44,6 +44,7 @@ struct completion {
     struct refusal failed; // by the API's `whole`: there is none, for this reason
 
     // completion.c's.
+    int client; // while it starts: its socket, -1: none
     struct job *job;
     size_t open; // choices that are not finished
     struct job_news news;
@@ -52,9 +53,10 @@ struct completion {
 };
 
 // Reads a request's body, which it may change, and hands it to the worker, which is READY. The
-// service must outlive the completion. NULL with a refusal.
+// service must outlive the completion. What takes long watches the client's socket; -1: none. NULL
+// with a refusal.
 struct completion *completion_start(const struct service *s, const struct api *api,
-                                    struct json_object *body, struct refusal *r);
+                                    struct json_object *body, int client, struct refusal *r);
 void completion_close(struct completion *c); // the request is cancelled if it runs; NULL is fine
 bool completion_keeps(const struct completion *c);     // a part of the body
 int64_t completion_cached(const struct completion *c); // tokens of prompts that the caches held

@@ -228,7 +228,7 @@ static bool send_whole(struct exchange *x) {
 static bool start(struct exchange *x) {
     struct json_object *body = exchange_read_json(x);
     if (!body) return false;
-    x->completion = completion_start(x->service, x->route->api, body, &x->refusal);
+    x->completion = completion_start(x->service, x->route->api, body, x->client, &x->refusal);
     json_object_put(body);
     if (!x->completion || !completion_keeps(x->completion)) exchange_drop_json(x);
     return x->completion != NULL;

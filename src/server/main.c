@@ -90,7 +90,8 @@ static int serve(struct http *h, struct worker *w, const struct server_options *
     }
 }
 
-// The worker has stopped: a moment for the clients of what it left to be told so.
+// The worker has stopped: a moment for the clients of what it left to be told so. Connections whose
+// clients take nothing are closed then; what else their threads do ends by itself or is called off.
 static void say_farewell(struct http *h) {
     struct timespec tick = {.tv_nsec = TICK_MS * 1000000L};
     for (int i = 0; i < FAREWELL_TICKS && http_running(h); i++) nanosleep(&tick, NULL);
@@ -125,13 +126,6 @@ static int run(const struct server_options *o) {
     }
     if (w) worker_stop(w);
     if (w) say_farewell(h);
-    if (w && http_running(h)) {
-        // A connection's thread works at something that can't be stopped. What is stored is on
-        // disk.
-        log_say(LOG_WARN, "left behind: %zu request%s", http_running(h),
-                plural((int64_t)http_running(h)));
-        _exit(code);
-    }
     http_close(h);
     worker_close(w);
     return code;

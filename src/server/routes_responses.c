@@ -16,7 +16,8 @@ static bool start(struct exchange *x) {
     struct json_object *body = exchange_read_json(x);
     if (!body) return false;
     if (responses_ask_read(&q, body, x->service, &x->refusal))
-        x->completion = completion_start(x->service, &api_responses, q.chat, &x->refusal);
+        x->completion =
+            completion_start(x->service, &api_responses, q.chat, x->client, &x->refusal);
     json_object_put(body);
     responses_ask_drop_chat(&q);
     if (x->completion)

@@ -287,10 +287,63 @@ static void as_read(void **state) {
     json_object_put(tools);
 }
 
+// Where a model has no format, what is allowed is read as calls or as an answer, never as it
+// stands.
+static void generic(void **state) {
+    (void)state;
+    static const char *const good[] = {
+        "{\"response\": \"Hi\"}", "{\"response\": \"a\\n\\u00e9 \\\" {}\" }",
+        "{\"tool_calls\": [{\"name\": \"now\", \"arguments\": {}}]}"};
+    static const char *const bad[] = {"Hi",
+                                      "",
+                                      "{\"response\": 1}",
+                                      "{\"response\": \"Hi\"} and",
+                                      "{\"tool_calls\": []}",
+                                      "{\"tool_calls\": {\"name\": \"now\", \"arguments\": {}}}",
+                                      "{\"a\": 1}"};
+    struct error e = {0};
+    struct json_object *tools = json_read(sv(tools_text), "tools", &e);
+    struct reply_format f;
+    struct str text = {0};
+    struct call_rules c = {.tools = tools, .answer = -1};
+    reply_format_of(sv("{{ messages[0].content }}"), &f);
+    struct grammar *g = grammar_of(&f, &c, false, &e);
+    assert_non_null(g);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (!allows(g, sv(good[i]))) fail_msg("not allowed: %s", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (allows(g, sv(bad[i]))) fail_msg("allowed: %s", bad[i]);
+    grammar_close(g);
+    struct syntax s = {.e = &e};
+    int32_t root = call_grammar(&s, &f, &c);
+    g = grammar_rules(NULL, &s, root, NULL);
+    int done = 0;
+    for (int i = 0; i < 40; i++) {
+        struct reply_options opt = {.tools = tools};
+        struct reply_message m = {0};
+        if (!walk(g, sv("{\"response\": \"}]tool_calls"), &text)) continue;
+        struct reply *r = reply_open(&f, &opt);
+        reply_push(r, str_sv(&text));
+        reply_finish(r);
+        reply_take(r, &m);
+        if (sv_find(str_sv(&m.content), sv("{\"response"), 0) == 0 || (m.calls && m.content.n))
+            fail_msg("%s\nsays %s", text.p, str_c(&m.content));
+        for (size_t k = 0; k < m.calls; k++) check_call(&m.call[k], tools, "generic", text.p);
+        reply_message_free(&m);
+        reply_close(r);
+        done++;
+    }
+    assert_true(done > 10);
+    str_free(&text);
+    grammar_close(g);
+    json_object_put(tools);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_written),
         cmocka_unit_test(as_read),
+        cmocka_unit_test(generic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

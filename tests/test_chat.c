@@ -253,6 +253,83 @@ static void test_fit_calls(void **state) {
     json_object_put(o);
 }
 
+// Tools, calls and results through templates that know none of them: the tools are told of, and all
+// the rest is text of users and assistants.
+static void test_generic_calls(void **state) {
+    (void)state;
+#define ASKED "{\"role\":\"user\",\"content\":\"Hi\"}"
+#define CALLED                                                                                            \
+    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\","       \
+    "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}},{\"id\":\"b\",\"type\":\"function\"," \
+    "\"function\":{\"name\":\"g\",\"arguments\":{}}}]}"
+#define CAME                                                                                       \
+    "{\"role\":\"tool\",\"tool_call_id\":\"b\",\"content\":\"r\\n2\"},"                            \
+    "{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"r1\"}"
+#define TOLD                                                                                       \
+    "{\"tool_calls\": [{\"name\": \"f\", \"arguments\": {\"x\":1}}, "                              \
+    "{\"name\": \"g\", \"arguments\": {}}]}"
+#define RESULTS                                                                                    \
+    "{\"tool_result\": {\"name\":\"g\", \"content\": \"r\\n2\"}}\n"                                \
+    "{\"tool_result\": {\"name\":\"f\", \"content\": \"r1\"}}"
+    static const char plain[] = "{% for m in messages %}[{{ m.role }}|{{ m.content }}]{% endfor %}",
+                      no_system[] =
+                          "{% for m in messages %}{% if m.role != ['user', 'assistant']"
+                          "[loop.index0 % 2] %}{{ raise_exception('take turns') }}{% endif %}"
+                          "[{{ m.role }}|{{ m.content }}]{% endfor %}";
+    static const struct {
+        const char *source, *messages;
+        bool tools, go_on;
+        const char *want; // @ stands for what tells of the tools
+    } cases[] = {
+        {plain, "[" ASKED "]", true, false, "[system|@][user|Hi]"},
+        {plain, "[{\"role\":\"system\",\"content\":\"S\"}," ASKED "]", true, false,
+         "[system|S\n\n@][user|Hi]"},
+        {no_system, "[" ASKED "]", true, false, "[user|@\n\nHi]"},
+        {plain, "[" ASKED "," CALLED "," CAME "]", true, false,
+         "[system|@][user|Hi][assistant|" TOLD "][user|" RESULTS "]"},
+        {no_system, "[" ASKED "," CALLED "," CAME "," ASKED "]", true, false,
+         "[user|@\n\nHi][assistant|" TOLD "][user|" RESULTS "\n\nHi]"},
+        {no_system, "[" ASKED "," CALLED "," CAME "]", false, false,
+         "[user|Hi][assistant|" TOLD "][user|" RESULTS "]"},
+        {plain, "[" ASKED ",{\"role\":\"assistant\",\"content\":\"a \\\"b\\\"\"}," ASKED "]", true,
+         false, "[system|@][user|Hi][assistant|{\"response\": \"a \\\"b\\\"\"}][user|Hi]"},
+        {plain, "[" ASKED ",{\"role\":\"assistant\",\"content\":\"a\"}," ASKED "]", false, false,
+         "[user|Hi][assistant|a][user|Hi]"},
+        {plain, "[" ASKED ",{\"role\":\"assistant\",\"content\":\"I go\"}]", true, true,
+         "[system|@][user|Hi][assistant|I go"},
+    };
+    struct error e = {0};
+    struct json_object *tools = json_read(
+        sv("[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"does\","
+           "\"parameters\":{\"type\":\"object\"}}}]"),
+        "tools", &e);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct folder d = folder_new();
+        folder_put(&d, "chat_template.jinja", cases[i].source);
+        struct chat *c = chat_open(d.path, sv(""), &e);
+        struct json_object *messages = json_read(sv(cases[i].messages), "messages", &e);
+        struct chat_options opt = {.fit_calls = true,
+                                   .continue_final_message = cases[i].go_on,
+                                   .tools = cases[i].tools ? tools : NULL};
+        struct chat_prompt out = {0};
+        if (!chat_render(c, messages, &opt, &out, &e)) fail_msg("%zu: %s", i, e.text);
+        struct sv got = str_sv(&out.text), want = sv(cases[i].want);
+        ptrdiff_t at = sv_find(want, sv("@"), 0);
+        struct sv end = sv_cut(want, at < 0 ? 0 : (size_t)at + 1, want.n);
+        if (!sv_starts(got, sv_cut(want, 0, at < 0 ? 0 : (size_t)at)) || !sv_ends(got, end) ||
+            (at < 0 && got.n != end.n))
+            fail_msg("%zu: %s\nwant %s", i, got.p, want.p);
+        static const char function[] =
+            "{\"name\":\"f\",\"description\":\"does\",\"parameters\":{\"type\":\"object\"}}";
+        assert_int_equal(sv_find(got, sv(function), 0) > 0, cases[i].tools);
+        json_object_put(messages);
+        chat_prompt_free(&out);
+        chat_close(c);
+        folder_drop(&d);
+    }
+    json_object_put(tools);
+}
+
 static void test_requests(void **state) {
     (void)state;
     static const struct {
@@ -464,10 +541,11 @@ static void test_continue_parts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published), cmocka_unit_test(test_checkpoint),
-        cmocka_unit_test(test_requests),  cmocka_unit_test(test_fit_calls),
-        cmocka_unit_test(test_faults),    cmocka_unit_test(test_continue_parts),
-        cmocka_unit_test(test_kwargs),    cmocka_unit_test(test_used_to_think),
+        cmocka_unit_test(test_published),      cmocka_unit_test(test_checkpoint),
+        cmocka_unit_test(test_requests),       cmocka_unit_test(test_fit_calls),
+        cmocka_unit_test(test_generic_calls),  cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_continue_parts), cmocka_unit_test(test_kwargs),
+        cmocka_unit_test(test_used_to_think),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

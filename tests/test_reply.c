@@ -297,12 +297,57 @@ static void test_cut(void **state) {
     str_free(&got);
 }
 
+// --- a model without a format of calls -----------------------------------------------------------
+
+#define NOW "{\"name\": \"now\", \"arguments\": {}}"
+
+static void test_generic(void **state) {
+    static const struct {
+        const char *reply, *content;
+        size_t calls;
+        bool formed, tools;
+    } cases[] = {
+        {"{\"response\": \"Hi\"}", "Hi", 0, false, true},
+        {" {\"response\": \"\"}\n", "", 0, false, true},
+        {"{\"response\": \"a \\\"b\\\" \\\\ \\u00e9\\n\\ud83d\\ude00\" }",
+         "a \"b\" \\ \xc3\xa9\n\xf0\x9f\x98\x80", 0, false, true},
+        {"{\"response\": \"\\ud83dx\\ud83d\\u0041\"}",
+         "\xef\xbf\xbdx\xef\xbf\xbd"
+         "A",
+         0, false, true},
+        {"{\"response\": \"\xf0\x9f\x98\x80 cut \\u00", "\xf0\x9f\x98\x80 cut ", 0, false, true},
+        {"{\"response\": \"{\\\"tool_calls\\\": [x\"}", "{\"tool_calls\": [x", 0, false, true},
+        {"{\"tool_calls\":[" NOW "]}", "", 1, false, true},
+        {"{\"tool_calls\": [" NOW ", " NOW "]} ", "", 2, false, true},
+        {"{\"tool_calls\": [" NOW "]", "", 1, false, true},
+        {"{\"tool_calls\": []}", "{\"tool_calls\": []}", 0, false, true},
+        {"Hi", "Hi", 0, false, true},
+        {"{\"respon", "{\"respon", 0, false, true},
+        {"{\"response\": \"Hi\"}", "{\"response\": \"Hi\"}", 0, true, true},
+        {"{\"response\": \"Hi\"}", "{\"response\": \"Hi\"}", 0, false, false},
+        {"{\"tool_calls\": [" NOW "]}", "{\"tool_calls\": [" NOW "]}", 0, false, false},
+        {"<think>Hm</think>\n{\"response\": \"Hi\"}", "Hi", 0, false, true},
+    };
+    const struct replies *all = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sample s = {.name = sv("generic"), .reply = sv(cases[i].reply)};
+        reply_format_of(sv("{{ messages[0].content }}"), &s.format);
+        assert_true(s.format.generic);
+        s.opt.tools = cases[i].tools ? all->tools : NULL;
+        s.opt.formed = cases[i].formed;
+        struct reply_message whole = message_of(&s, s.reply, s.reply.n, 0);
+        assert_string_equal(str_c(&whole.content), cases[i].content);
+        assert_int_equal(whole.calls, cases[i].calls);
+        for (size_t at = 1; at < s.reply.n; at++) expect_same(&s, &whole, at, s.reply.n);
+        expect_same(&s, &whole, 1, 1);
+        reply_message_free(&whole);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_whole), cmocka_unit_test(test_pieces),  cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_cut),   cmocka_unit_test(test_generic),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

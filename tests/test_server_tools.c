@@ -252,7 +252,7 @@ static bool one_of_names(struct sv name, const char *names) {
 
 // At a temperature at which everything comes that may, calls are of the functions named, with
 // arguments that their schemas allow.
-static void forced(void **state) {
+static void check_forced(const struct server *from) {
     static const struct {
         const char *body, *names;
         bool text; // an answer may be one
@@ -271,13 +271,12 @@ static void forced(void **state) {
         {"\"tools\":[" FUNCTION("a", STRICT) "],\"response_format\":{\"type\":\"json_object\"}",
          "a", true},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct str body = {0};
         struct json_object *o;
         int made = 0;
         str_printf(&body, "{" HI ",%s" HOT ",\"n\":4}", cases[i].body);
-        ask_chat(&s, body.p, &o);
+        ask_chat(from, body.p, &o);
         struct json_object *choices = json_at(o, "choices");
         for (size_t k = 0; k < json_object_array_length(choices); k++) {
             struct json_object *c = json_object_array_get_idx(choices, k);
@@ -303,6 +302,11 @@ static void forced(void **state) {
         json_object_put(o);
         str_free(&body);
     }
+}
+
+static void forced(void **state) {
+    (void)state;
+    check_forced(&s);
 }
 
 static void refused(void **state) {
@@ -356,12 +360,109 @@ static void choices(void **state) {
     }
 }
 
+// --- a model whose template has no format of calls -----------------------------------------------
+
+static void gather_text(struct json_object *c, void *to) {
+    struct json_object *d = json_at(c, "delta");
+    str_add(to, json_text_at(d, "content"));
+    assert_null(json_at(d, "tool_calls"));
+}
+
+// An answer comes without its object, whole and streamed, in every API.
+static void generic_answers(const struct server *g) {
+    static const char *const apis[][2] = {
+        {"/v1/messages", "{" HI ",\"max_tokens\":30,\"tools\":[{\"name\":\"f\",\"input_schema\":{"
+                         "\"type\":\"object\"}}]}"},
+        {"/v1/responses", "{\"input\":\"Hi\",\"max_output_tokens\":30,\"tools\":[{\"type\":"
+                          "\"function\",\"name\":\"f\"}]}"},
+    };
+    struct json_object *o;
+    struct answer a;
+    struct str text = {0};
+    struct json_object *m =
+        json_at(ask_chat(g, "{" HI "," WEATHER ",\"seed\":1,\"max_tokens\":40}", &o), "message");
+    struct sv said = json_text_at(m, "content");
+    if (!json_at(m, "tool_calls")) assert_true(said.n && !sv_starts(said, sv("{\"response\"")));
+    post(g, &a, CHAT, "{" HI "," WEATHER ",\"seed\":1,\"max_tokens\":40,\"stream\":true}");
+    each_event(&a, gather_text, &text);
+    assert_true(sv_eq(str_sv(&text), said));
+    answer_free(&a);
+    str_free(&text);
+    json_object_put(o);
+    for (size_t i = 0; i < 2; i++) {
+        post(g, &a, apis[i][0], apis[i][1]);
+        if (a.status != 200 || sv_find(str_sv(&a.body), sv("{\\\"response\\\""), 0) >= 0)
+            fail_msg("%s: %d %s", apis[i][0], a.status, str_c(&a.body));
+        answer_free(&a);
+    }
+}
+
+// The model is told of the tools, and of what came of calls, in roles that it knows.
+static void generic_prompt(const struct server *g) {
+    struct answer a;
+    post(g, &a, "/apply-template",
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\","
+         "\"content\":null,\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\",\"function\":{"
+         "\"name\":\"weather\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"a\","
+         "\"content\":\"rain\"}]," WEATHER "}");
+    struct json_object *o = json_of(str_sv(&a.body));
+    struct sv prompt = json_text_at(o, "prompt");
+    assert_true(sv_starts(prompt, sv("<|im_start|>system\n")));
+    assert_true(sv_find(prompt, sv("{\"name\":\"weather\",\"parameters\":"), 0) > 0);
+    assert_true(sv_find(prompt, sv("<|im_start|>user\n{\"tool_result\""), 0) > 0);
+    assert_true(sv_find(prompt, sv("<|im_start|>tool"), 0) < 0);
+    json_object_put(o);
+    answer_free(&a);
+}
+
+static void generic_continued(const struct server *g) {
+    static const char said[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":"
+                               "\"assistant\",\"content\":\"I\"}],\"continue_final_message\":true,"
+                               "\"max_tokens\":4," WEATHER "%s}";
+    struct json_object *o;
+    struct answer a;
+    struct str body = {0};
+    str_printf(&body, said, "");
+    assert_null(json_at(json_at(ask_chat(g, body.p, &o), "message"), "tool_calls"));
+    json_object_put(o);
+    str_clear(&body);
+    str_printf(&body, said, ",\"tool_choice\":\"required\"");
+    post(g, &a, CHAT, body.p);
+    assert_int_equal(a.status, 400);
+    assert_true(sv_find(str_sv(&a.body), sv("end with a user's message"), 0) > 0);
+    answer_free(&a);
+    str_free(&body);
+}
+
+// One call is made where the request doesn't say that there may be more.
+static void generic_calls(const struct server *g) {
+    struct json_object *o;
+    struct json_object *c = ask_chat(
+        g, "{" HI "," WEATHER ",\"tool_choice\":\"required\",\"seed\":3,\"max_tokens\":900}", &o);
+    struct json_object *calls = json_at(json_at(c, "message"), "tool_calls");
+    assert_int_equal(json_object_array_length(calls), 1);
+    check_text(c, "finish_reason", "tool_calls");
+    json_object_put(o);
+}
+
+static void generic(void **state) {
+    struct server g;
+    (void)state;
+    server_start(&g, ARGS("-m", MODEL, "--responses-store-max-entries", "0"));
+    generic_answers(&g);
+    generic_prompt(&g);
+    generic_continued(&g);
+    generic_calls(&g);
+    check_forced(&g);
+    assert_int_equal(server_stop(&g), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_answer), cmocka_unit_test(no_tools), cmocka_unit_test(history),
         cmocka_unit_test(stream),       cmocka_unit_test(one_call), cmocka_unit_test(cut),
         cmocka_unit_test(thinking),     cmocka_unit_test(formats),  cmocka_unit_test(forced),
-        cmocka_unit_test(refused),      cmocka_unit_test(choices),
+        cmocka_unit_test(refused),      cmocka_unit_test(choices),  cmocka_unit_test(generic),
     };
     return cmocka_run_group_tests_name("server tools", tests, start, stop);
 }

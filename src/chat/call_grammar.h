@@ -12,7 +12,8 @@ struct call_rules {
     struct json_object *tools;
     bool required; // a call comes first, with nothing before it
     bool one;      // and no more than one
-    // Not required: a rule for a reply without calls; -1: any text, between calls too.
+    // Not required: a rule for a reply without calls; -1: any text, between calls too where the
+    // format is not generic.
     int32_t answer;
 };
 

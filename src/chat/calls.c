@@ -64,19 +64,17 @@ void call_fit(struct json_object *message, struct call_form form) {
 
 enum taken { TAKEN_NOT, TAKEN, TAKEN_AND_TOLD };
 
-// Whether the template takes the conversation in a form, and whether its prompt tells of the call.
-static enum taken takes(const struct chat_template *t, struct json_object *tokens,
-                        struct call_form form) {
+// Whether the template takes the messages, which go, and whether its prompt tells of VALUE.
+static enum taken renders(const struct chat_template *t, struct json_object *tokens,
+                          struct json_object *messages, struct json_object *tools) {
     static const struct jinja_limits limits = {
         .steps = 1000000, .memory = 16 << 20, .output = 1 << 20, .depth = 500};
     struct error e = {0};
     struct str out = {0};
     bool raised;
     struct json_object *context = copy_members(tokens);
-    struct json_object *messages = json_read(sv(conversation), "messages", &e);
-    call_fit(json_object_array_get_idx(messages, 1), form);
     json_object_object_add(context, "messages", messages);
-    json_object_object_add(context, "tools", json_read(sv(functions), "tools", &e));
+    json_object_object_add(context, "tools", tools);
     json_object_object_add(context, "documents", NULL);
     json_object_object_add(context, "add_generation_prompt", json_object_new_boolean(true));
     enum taken taken = TAKEN_NOT;
@@ -87,11 +85,31 @@ static enum taken takes(const struct chat_template *t, struct json_object *token
     return taken;
 }
 
+static enum taken takes(const struct chat_template *t, struct json_object *tokens,
+                        struct call_form form) {
+    struct error e = {0};
+    struct json_object *messages = json_read(sv(conversation), "messages", &e);
+    call_fit(json_object_array_get_idx(messages, 1), form);
+    return renders(t, tokens, messages, json_read(sv(functions), "tools", &e));
+}
+
+bool system_told(const struct chat_template *t, struct json_object *tokens) {
+    static const char talk[] = "[{\"role\":\"system\",\"content\":\"" VALUE "\"},"
+                               "{\"role\":\"user\",\"content\":\"a\"}]";
+    struct error e = {0};
+    return t->compiled &&
+           renders(t, tokens, json_read(sv(talk), "messages", &e), NULL) == TAKEN_AND_TOLD;
+}
+
 struct call_form call_form_of(const struct chat_template *t, struct json_object *tokens) {
     size_t any = FORMS; // of a template that knows no calls: one that is no error
     for (size_t i = 0; i < FORMS && t->compiled; i++) {
         enum taken taken = takes(t, tokens, forms[i]);
-        if (taken == TAKEN_AND_TOLD) return forms[i];
+        if (taken == TAKEN_AND_TOLD) {
+            struct call_form form = forms[i];
+            form.told = true;
+            return form;
+        }
         if (taken == TAKEN && any == FORMS) any = i;
     }
     return forms[any == FORMS ? 0 : any];

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "chat/jinja.h"
 #include "chat/parts.h"
+#include "chat/reply.h"
 
 enum { FILE_LIMIT = 64 << 20 }; // bytes of a JSON file: tokenizer_config.json may list all tokens
 
@@ -148,6 +149,14 @@ static void add_built_in(struct chat *c, const char *dir, struct sv model_type) 
     str_puts(&t->source, b.coded->source);
 }
 
+static void learn_calls(struct chat_template *t, struct json_object *tokens) {
+    struct reply_format f;
+    reply_format_of(str_sv(&t->source), &f);
+    t->calls = call_form_of(t, tokens);
+    t->generic = f.generic;
+    t->system = t->generic && system_told(t, tokens);
+}
+
 struct chat *chat_open(const char *dir, struct sv model_type, struct error *e) {
     struct chat *c = chat_new();
     c->thinks = sv_is(model_type, "gemma4_unified");
@@ -155,7 +164,7 @@ struct chat *chat_open(const char *dir, struct sv model_type, struct error *e) {
               load_json(c, dir, "tokenizer_config.json", e) &&
               load_json(c, dir, "chat_template.json", e);
     if (ok && !c->n) add_built_in(c, dir, model_type);
-    for (size_t i = 0; i < c->n && ok; i++) c->at[i].calls = call_form_of(&c->at[i], c->tokens);
+    for (size_t i = 0; i < c->n && ok; i++) learn_calls(&c->at[i], c->tokens);
     if (ok) return c;
     chat_close(c);
     return NULL;

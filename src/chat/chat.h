@@ -53,7 +53,8 @@ struct chat_options {
     // The prompt ends inside the last message, so that the model goes on with it.
     bool continue_final_message;
     // The messages are as clients of an API send them: calls have their arguments as text, and may
-    // be without content. The template gets them in the form that it can take, as chat_open found.
+    // be without content. The template gets them in the form that it can take, as chat_open found;
+    // one that knows no calls gets them as text, and the tools in the system message (reply.h).
     bool fit_calls;
     // NULL, or: a list of tools (their presence picks the template named "tool_use"), a list of
     // documents, an object of further template variables (enable_thinking ...), which win over the

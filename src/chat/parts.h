@@ -12,6 +12,7 @@
 struct call_form {
     enum { CONTENT_MISSING, CONTENT_NULL, CONTENT_EMPTY } content;
     bool text;
+    bool told; // the prompt has the call in it
 };
 
 struct chat_template {
@@ -21,6 +22,8 @@ struct chat_template {
     struct jinja *compiled;    // NULL: coded, or see error
     struct error error;
     struct call_form calls;
+    bool generic; // it shows no format of calls: see reply.h
+    bool system;  // of one that is generic: it knows that role
 };
 
 struct chat {
@@ -37,6 +40,12 @@ bool chat_usable(const struct chat_template *t, struct error *e);
 // The first form in which the template tells of a call; where there is none, no content and an
 // object, as transformers has it.
 struct call_form call_form_of(const struct chat_template *t, struct json_object *tokens);
+// Whether the prompt has what a system message says.
+bool system_told(const struct chat_template *t, struct json_object *tokens);
+// A conversation for a template that knows no calls, without calls and results: a new list, the
+// caller's, which also tells of the options' tools. system: the template knows that role.
+struct json_object *generic_messages(struct json_object *messages, const struct chat_options *opt,
+                                     bool system);
 // Changes a message, but nothing that it holds. Arguments that are no object's text stay.
 void call_fit(struct json_object *message, struct call_form form);
 

@@ -240,17 +240,32 @@ static bool render_coded(const struct chat_template *t, struct json_object *mess
     return t->coded->render(&call, out, e);
 }
 
+// The messages, which go, with their calls as the template takes them; one that knows no calls
+// doesn't get opt's tools.
+static struct json_object *fit(const struct chat_template *t, struct json_object *messages,
+                               struct chat_options *opt) {
+    struct json_object *out = messages;
+    if (t->generic && (opt->tools || !t->calls.told)) {
+        out = generic_messages(messages, opt, t->system);
+        json_object_put(messages);
+        opt->tools = NULL;
+    }
+    for (size_t i = 0; i < json_object_array_length(out); i++)
+        call_fit(json_object_array_get_idx(out, i), t->calls);
+    return out;
+}
+
 bool chat_render(const struct chat *c, struct json_object *messages, const struct chat_options *opt,
                  struct chat_prompt *out, struct error *e) {
     const struct chat_template *t = chat_pick(c, opt->tools != NULL);
     struct json_object *normal = NULL;
+    struct chat_options own = *opt;
     bool ok = chat_usable(t, e) && check_options(opt, e) && (normal = normal_messages(messages, e));
-    for (size_t i = 0; ok && opt->fit_calls && i < json_object_array_length(normal); i++)
-        call_fit(json_object_array_get_idx(normal, i), t->calls);
+    if (ok && opt->fit_calls) normal = fit(t, normal, &own);
     if (ok && t->coded)
-        ok = check_contents(normal, e) && render_coded(t, normal, opt, out, e);
+        ok = check_contents(normal, e) && render_coded(t, normal, &own, out, e);
     else if (ok)
-        ok = render_template(c, t, normal, opt, &out->text, e);
+        ok = render_template(c, t, normal, &own, &out->text, e);
     if (!ok) chat_prompt_free(out);
     json_object_put(normal);
     return ok;

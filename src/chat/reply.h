@@ -30,10 +30,17 @@ struct reply_format {
     size_t styles;
     const struct call_style *writes; // of these, the one that the template writes; NULL: none
     bool harmony;                    // OpenAI's channels instead of all of these
+    // The model's template has no format of calls, so where there are tools a reply is one JSON
+    // object: calls behind REPLY_CALLS, or an answer behind REPLY_ANSWER. Models are told of it in
+    // a system message (chat_render), and held to it by a grammar (call_grammar).
+    bool generic;
 };
 
+#define REPLY_CALLS  "{\"tool_calls\":"  // a list of {"name": ..., "arguments": {...}}, and }
+#define REPLY_ANSWER "{\"response\": \"" // the rest of the string, and }
+
 // Reads off a chat template's source how its model replies. A template that says nothing gives
-// <think> and </think> and no calls.
+// <think> and </think>, and the generic format of calls.
 void reply_format_of(struct sv source, struct reply_format *out);
 
 // Whether a special token belongs to the marks: those must reach reply_push, and no others.
@@ -47,6 +54,7 @@ struct reply_options {
     // The request's tools, as OpenAI has them (kept alive by the reply), or NULL: no text is a
     // call. Their schemas say what an argument is that the model writes without quotes.
     struct json_object *tools;
+    bool formed; // the answer has a form of its own, and is not in a generic format's object
 };
 
 enum reply_kind {

@@ -210,6 +210,22 @@ static bool read_chat(struct ask *a, struct json_object *o, const struct text_mo
     return opt->kwargs || refuse(r, 400, NULL, "%s", e.text);
 }
 
+// Models that were not made for calls don't know where to end a list of them, so there is one
+// unless more are asked for. A text that goes on can't become an object: it is plain, and calls
+// nothing.
+static bool set_generic(struct ask *a, struct json_object *o, bool go_on, struct refusal *r) {
+    if (!json_bool_at(o, "parallel_tool_calls", false)) a->one_call = true;
+    if (!go_on) return true;
+    if (a->must_call)
+        return refuse(r, 400, "tool_choice",
+                      "the last message goes on (\"continue_final_message\"), in which this model "
+                      "can't call a tool: end with a user's message, or leave \"tool_choice\" out");
+    json_object_put(a->tools);
+    json_object_put(a->callable);
+    a->tools = a->callable = NULL;
+    return true;
+}
+
 static bool read_messages(struct ask *a, struct json_object *o, const struct text_model *m,
                           struct json_object *defaults, struct refusal *r) {
     struct error e = {0};
@@ -219,6 +235,7 @@ static bool read_messages(struct ask *a, struct json_object *o, const struct tex
     bool ok = text_chat_prompt(m, list, &opt, &a->prompt, &e);
     json_object_put(opt.kwargs);
     if (!ok) return refuse(r, 400, "messages", "%s", e.text);
+    if (a->prompt.reply->generic && !set_generic(a, o, opt.continue_final_message, r)) return false;
     return ask_check_length(a->prompt.ids.n, "messages", m, r);
 }
 

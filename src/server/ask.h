@@ -25,6 +25,7 @@ struct ask {
     bool echo;              // the prompt comes before the answer
     bool one_call;          // of the tools it may call only one
     bool must_call;         // one at least, at once
+    bool formed;            // an answer that is no call has a form of its own
     bool uncached;          // nothing of the caches is used, nor left there
     bool keep_ids;          // each choice gets its ids
     bool end_chances;       // the token that ends an answer has chances too

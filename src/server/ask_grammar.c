@@ -118,10 +118,12 @@ static bool read_format(struct wanted *w, struct json_object *o, struct refusal 
     return set(w, CONSTRAINT_SCHEMA, name, r);
 }
 
-// Tools that nothing holds to their schemas are held to them beside another form of the answer.
-static void add_tools(struct wanted *w, const struct ask *a) {
+// Tools that nothing holds to their schemas are held to them beside another form of the answer, and
+// where the model has no format of calls of its own.
+static void add_tools(struct wanted *w, struct ask *a) {
     bool formed = w->constraint.kind != CONSTRAINT_NONE;
-    if (!a->tools || (!a->callable && !formed)) return;
+    if (!a->tools || (!a->callable && !formed && !a->prompt.reply->generic)) return;
+    a->formed = formed;
     w->constraint.tools = a->callable ? a->callable : a->tools;
     w->constraint.calls_required = a->must_call;
     w->constraint.one_call = a->one_call;

@@ -71,7 +71,8 @@ static void submit(struct completion *c, struct refusal *r) {
 static struct reply *open_reply(const struct completion *c) {
     const struct text_prompt *p = &c->ask.prompt;
     struct reply_format f = *p->reply;
-    struct reply_options opt = {.opened = p->opened, .tools = c->ask.tools};
+    struct reply_options opt = {
+        .opened = p->opened, .tools = c->ask.tools, .formed = c->ask.formed};
     if (c->service->o->reasoning == REASONING_INSIDE) {
         f.think_open = f.think_close = sv("");
         opt.opened = false;

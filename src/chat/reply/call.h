@@ -24,7 +24,7 @@ struct call_style {
 
     // JSON: {"name": ..., "arguments": {...}}, one or many, in a list or not.
     bool keyed; // {NAME: {...}} instead
-    bool list;  // without `open`: a list
+    bool list;  // always a list
 
     // Tags: call_open name_open NAME name_close BODY call_close. The body is a JSON object between
     // args_open and args_close, or key_open KEY key_close value_open VALUE value_close for each
@@ -124,7 +124,7 @@ struct reply {
     bool ended;
     size_t lent; // bytes of the input that are format.begun and were not taken as a mark
 
-    enum { IN_CONTENT, IN_REASONING, IN_CALLS, IN_HARMONY } mode;
+    enum { IN_CONTENT, IN_REASONING, IN_CALLS, IN_HARMONY, IN_ANSWER } mode;
     const struct call_style *style; // NULL: not known yet
     struct sv trigger;              // of the styles that it may be
     bool bare;                      // the trigger is part of the call
@@ -133,6 +133,7 @@ struct reply {
     bool thought, spoke;            // the reasoning, the content has begun
     bool after_call;                // nothing was said since
     int harmony;                    // harmony.c's place
+    int answer;                     // answer.c's
 
     size_t calls;     // begun so far, lost ones too
     size_t sectioned; // begun in this section
@@ -203,5 +204,7 @@ enum step read_tree_calls(struct reply *r);
 void show_text(struct reply *r, enum reply_kind kind, struct sv text);
 bool read_harmony(struct reply *r); // false: needs more
 bool harmony_thinks(const struct reply *r);
+// Behind REPLY_ANSWER. False: needs more.
+bool read_answer(struct reply *r);
 
 #endif

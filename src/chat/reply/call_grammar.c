@@ -7,6 +7,9 @@
 #include "chat/reply/call.h"
 #include "grammar/grammar.h"
 
+// Calls after the first in a generic format: models that were not made for it might never end.
+enum { GENERIC_MORE = 15 };
+
 struct writer {
     struct syntax *s;
     const struct reply_format *f;
@@ -274,12 +277,12 @@ static void add_calls(const struct writer *w, int32_t seq) {
     add(w, list, syn_call(w->s, w->call));
     add_comma(w, more);
     add(w, more, syn_call(w->s, w->call));
-    add(w, list, syn_repeat(w->s, more, 0, w->c->one ? 0 : -1));
+    add(w, list, syn_repeat(w->s, more, 0, w->c->one ? 0 : w->f->generic ? GENERIC_MORE : -1));
     add_space(w, list);
     add_mark(w, list, "]");
     bool listed = lists && !s->each && !(bare && s->kind == CALLS_JSON && !s->list);
     if (listed) add(w, alt, list);
-    if (!listed || !bare) add(w, alt, row);
+    if (!listed || (!bare && !s->list)) add(w, alt, row);
     add(w, seq, alt);
     add_space(w, seq);
 }
@@ -369,10 +372,26 @@ static int32_t either(const struct writer *w, int32_t one, int32_t other) {
     return alt;
 }
 
+// A generic format's answer: its object, with any text.
+static int32_t any_answer(const struct writer *w) {
+    struct sv open = sv(REPLY_ANSWER);
+    struct json_object *schema = json_object_new_object();
+    int32_t seq = syn_seq(w->s);
+    json_object_object_add(schema, "type", json_object_new_string("string"));
+    add_space(w, seq);
+    add(w, seq, syn_mark(w->s, sv_cut(open, 0, open.n - 1))); // the string has its own quote
+    add(w, seq, syn_call(w->s, schema_read(w->s, schema)));
+    add_space(w, seq);
+    add_mark(w, seq, "}");
+    json_object_put(schema);
+    return seq;
+}
+
 static int32_t with_style(const struct writer *w) {
     bool bare = !w->style->open && w->style->kind != CALLS_TAGS;
     if (w->c->required) return only_calls(w);
     if (w->c->answer >= 0) return either(w, only_calls(w), syn_call(w->s, w->c->answer));
+    if (w->f->generic) return either(w, only_calls(w), any_answer(w));
     return bare ? either(w, only_calls(w), free_text(w)) : text_and_calls(w);
 }
 
@@ -432,7 +451,6 @@ static int32_t in_harmony(const struct writer *w) {
 static bool can_write(const struct writer *w, struct error *e) {
     static const char why[] = "this model's format of calls can't be held to a schema";
     if (w->f->harmony) return true;
-    if (!w->style) return fail(e, "the model's chat template shows no format of calls");
     if (w->style->own) return fail(e, "%s (each call is a message of its own)", why);
     if (w->style->name) return fail(e, "%s (calls have no names)", why);
     return w->c->required || !w->f->begun.n ||

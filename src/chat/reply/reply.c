@@ -285,7 +285,7 @@ static bool step_calls(struct reply *r) {
 
 // --- text ----------------------------------------------------------------------------------------
 
-enum { MOST_MARKS = REPLY_MARKS + REPLY_STYLES + 2 };
+enum { MOST_MARKS = REPLY_MARKS + REPLY_STYLES + 3 };
 
 struct marks {
     struct sv at[MOST_MARKS];
@@ -309,6 +309,7 @@ static struct marks marks_now(const struct reply *r) {
     // Nothing was thought where the end comes alone.
     if (!r->spoke) add_mark(&m, f->think_open);
     if (!r->spoke) add_mark(&m, f->think_close);
+    if (!r->spoke && f->generic && r->opt.tools && !r->opt.formed) add_mark(&m, sv(REPLY_ANSWER));
     m.first = m.n;
     for (size_t i = 0; i < f->marks; i++) add_mark(&m, f->mark[i]);
     m.calls = m.n;
@@ -367,6 +368,8 @@ static void pass_mark(struct reply *r, struct sv mark, size_t bytes) {
         r->mode = IN_REASONING;
     else if (r->mode == IN_REASONING && close)
         r->mode = IN_CONTENT;
+    else if (sv_is(mark, REPLY_ANSWER))
+        r->mode = IN_ANSWER;
     else if (r->spoke) // white space around the end of the answer is no part of it
         r->after_call = true;
     r->reasoned |= r->mode == IN_REASONING || close;
@@ -451,6 +454,8 @@ static void run(struct reply *r) {
     while (on && (r->at < r->in.n || r->ended)) {
         if (r->mode == IN_CALLS)
             on = step_calls(r);
+        else if (r->mode == IN_ANSWER)
+            on = read_answer(r);
         else
             on = r->mode == IN_HARMONY ? read_harmony(r) : read_text(r);
     }

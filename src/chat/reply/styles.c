@@ -70,6 +70,9 @@ static const struct call_style function_gemma = {.open = "<start_function_call>"
                                                  .quote = "<escape>",
                                                  .each = true};
 
+static const struct call_style generic = {
+    .open = REPLY_CALLS, .close = "}", .kind = CALLS_JSON, .list = true};
+
 // <function=NAME><parameter=KEY> with each value on its own lines.
 #define QWEN_FUNCTION                                                                              \
     .kind = CALLS_TAGS, .call_open = "<function=", .name_close = ">", .call_close = "</function>", \
@@ -411,6 +414,8 @@ void reply_format_of(struct sv source, struct reply_format *out) {
         while (out->styles < REPLY_STYLES && calls[i].style[out->styles])
             out->style[out->styles] = calls[i].style[out->styles], out->styles++;
     }
+    out->generic = !out->styles && !out->harmony;
+    if (out->generic) out->style[out->styles++] = &generic;
     out->writes = written(source, out);
 }
 

@@ -337,18 +337,25 @@ static void test_optional_link(void **state) {
 
 static void test_open(void **state) {
     (void)state;
-    struct error none = {0}, absent = {0}, gguf = {0}, e = {0};
+    struct error none = {0}, absent = {0}, gguf = {0}, beside = {0}, file = {0}, e = {0};
     assert_null(config_open(dir, &none));
     assert_non_null(strstr(none.text, "no config.json"));
     assert_null(config_open("/nowhere/at/all", &absent));
     assert_non_null(strstr(absent.text, "/nowhere/at/all"));
+    assert_null(config_open("models/x.gguf", &file));
+    assert_null(strstr(file.text, "hf download"));
     char *config = path_join(dir, "config.json"), *model = path_join(dir, "m.gguf");
     assert_true(file_write(model, sv("GGUF"), &e));
     assert_null(config_open(model, &gguf));
-    assert_non_null(strstr(gguf.text, "mlxcel import"));
+    assert_non_null(strstr(gguf.text, "mlxcel import FILE.gguf DIR"));
+    assert_null(config_open(dir, &beside));
+    assert_non_null(strstr(beside.text, "has no config.json, only a GGUF file"));
     assert_true(file_write(config, sv("{\"a\": 1}"), &e));
-    const char *const paths[] = {dir, config, model};
-    for (int i = 0; i < 3; i++) {
+    const char *const paths[] = {dir, config};
+    gguf = (struct error){0};
+    assert_null(config_open(model, &gguf)); // it may be another model than the one beside it
+    assert_non_null(strstr(gguf.text, "is a GGUF file"));
+    for (int i = 0; i < 2; i++) {
         struct config *c = config_open(paths[i], &e);
         assert_non_null(c);
         assert_string_equal(config_what(c), config);

@@ -92,7 +92,8 @@ struct config *config_open_beside(const char *path, const char *name, struct err
 // "owner/name": one slash, neither first nor last, and no path.
 static bool is_repository(const char *s) {
     const char *slash = strchr(s, '/');
-    return slash && slash != s && slash[1] && !strchr(slash + 1, '/') && s[0] != '.' && s[0] != '~';
+    return slash && slash != s && slash[1] && !strchr(slash + 1, '/') && s[0] != '.' &&
+           s[0] != '~' && !sv_ends(sv(s), sv(".gguf"));
 }
 
 bool checkpoint_there(const char *path, struct error *e) {
@@ -108,12 +109,35 @@ bool checkpoint_there(const char *path, struct error *e) {
     return fail(e, "%s: %s", path, strerror(errno));
 }
 
+// What to do with a GGUF file, also where a checkpoint is beside it: it may be another model.
+static bool refuse_gguf(const char *path, const char *is, struct error *e) {
+    return fail(e,
+                "%s: %s a GGUF file, and models are read from a folder with config.json and "
+                "SafeTensors: give the folder of the published model, or make one with `mlxcel "
+                "import FILE.gguf DIR` and give DIR",
+                path, is);
+}
+
+static bool holds_gguf(const char *path) {
+    struct names all = {0};
+    struct error why = {0};
+    bool found = false;
+    if (dir_exists(path)) dir_list(path, &all, &why);
+    for (size_t i = 0; i < all.n; i++) found |= sv_ends(sv(all.name[i]), sv(".gguf"));
+    names_free(&all);
+    return found;
+}
+
 struct config *config_open(const char *path, struct error *e) {
     if (!checkpoint_there(path, e)) return NULL;
+    if (!dir_exists(path) && sv_ends(sv(path), sv(".gguf"))) {
+        refuse_gguf(path, "is", e);
+        return NULL;
+    }
     struct config *c = config_open_beside(path, "config.json", e);
     if (c || e->set) return c;
-    if (sv_ends(sv(path), sv(".gguf")))
-        fail(e, "%s: is a GGUF file (turn it into a checkpoint folder with `mlxcel import`)", path);
+    if (holds_gguf(path))
+        refuse_gguf(path, "has no config.json, only", e);
     else
         fail(e, "%s: has no config.json (give a checkpoint folder as published)", path);
     return NULL;

@@ -94,6 +94,8 @@ static void test_serve(void **state) {
     if (!strstr(MLXCEL_FEATURES, "+microhttpd")) return;
     assert_int_equal(program_run(&p, "", ARGS("serve", "--man")), 0);
     assert_true(has(&p.out_text, "\n.Dt MLXCEL-SERVER 1\n"));
+    static const char *const routes[] = {"/v1/responses", "count_tokens", "/infill", "/slots"};
+    for (size_t i = 0; i < 4; i++) assert_true(has(&p.out_text, routes[i]));
     assert_true(has(&p.out_text, "\n.It Ev LLAMA_API_KEY\n"));
     assert_false(has(&p.out_text, "lora")); // what isn't in this build isn't listed
     program_free(&p);

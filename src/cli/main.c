@@ -100,7 +100,8 @@ static const struct manual manual = {
     .description = ".Nm\nruns Hugging Face and mlx-community checkpoints as they are published:\n"
                    "config.json, SafeTensors and tokenizer files, without a conversion.\n",
     .more_synopsis = ".Nm\n.Cm serve\n.Op Ar PATH\n.Op Ar options\n",
-    .more_commands = ".Ss mlxcel serve\nserve a model over the OpenAI API\n.Pp\n"
+    .more_commands = ".Ss mlxcel serve\n"
+                     "serve a model over the APIs of OpenAI, Anthropic and llama-server\n.Pp\n"
                      "Runs\n.Xr mlxcel-server 1\nwith the same arguments.\n",
     .files = ".Sh FILES\n.Bl -tag -width Ds\n"
              ".It Pa ${XDG_STATE_HOME:-~/.local/state}/mlxcel/history\n"
@@ -116,7 +117,7 @@ static void overview(FILE *f) {
           f);
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(f, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fputs("  serve      serve a model over the OpenAI API: the program mlxcel-server\n"
+    fputs("  serve      serve a model over HTTP APIs: the program mlxcel-server\n"
           "  help       explain a command: mlxcel help generate\n\nOptions:\n"
           "  -h, --help     this text\n"
           "  -V, --version  the version, and what is in this build\n"

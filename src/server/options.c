@@ -183,7 +183,7 @@ static const struct command *const program[] = {&command_server};
 
 const struct manual server_manual = {
     .name = "mlxcel-server",
-    .purpose = "serve a language model over the OpenAI API",
+    .purpose = "serve a language model over the APIs of OpenAI, Anthropic and llama-server",
     .see = "mlxcel",
     .command = program,
     .commands = COUNT(program),
@@ -195,11 +195,15 @@ const struct manual server_manual = {
 const struct command command_server = {
     .name = "mlxcel-server",
     .alone = true,
-    .summary = "serve a model over the OpenAI API",
-    .about = "Answers GET /health and /v1/models, and POST /v1/completions, /v1/chat/completions, "
-             "/v1/responses and /v1/messages; a browser gets a chat page at /. It listens as soon "
-             "as it has looked at the files, and says 503 until the model is loaded. SIGTERM and "
-             "SIGINT let running answers end; a second one does not.",
+    .summary = "serve a model over the APIs of OpenAI, Anthropic and llama-server",
+    .about =
+        "Answers GET /health and /v1/models, and POST /v1/chat/completions, /v1/completions and "
+        "/v1/responses as OpenAI does, /v1/messages and /v1/messages/count_tokens as Anthropic "
+        "does, /completion, /infill, /tokenize, /detokenize and /apply-template as "
+        "llama-server does, with its /props, /slots, /metrics and /lora-adapters; a browser "
+        "gets a chat page at /. It listens as soon "
+        "as it has looked at the files, and says 503 until the model is loaded. SIGTERM and "
+        "SIGINT let running answers end; a second one does not.",
     .operands = "[PATH]",
     .operands_most = 1,
     .examples = "mlxcel-server -m models/SmolLM2-135M-Instruct\n"

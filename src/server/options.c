@@ -200,7 +200,7 @@ const struct command command_server = {
         "Answers GET /health and /v1/models, and POST /v1/chat/completions, /v1/completions and "
         "/v1/responses as OpenAI does, /v1/messages and /v1/messages/count_tokens as Anthropic "
         "does, /completion, /infill, /tokenize, /detokenize and /apply-template as "
-        "llama-server does, with its /props, /slots, /metrics and /lora-adapters; a browser "
+        "llama-server does, with its /props, /slots and /metrics; a browser "
         "gets a chat page at /. It listens as soon "
         "as it has looked at the files, and says 503 until the model is loaded. SIGTERM and "
         "SIGINT let running answers end; a second one does not.",

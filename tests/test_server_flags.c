@@ -27,7 +27,8 @@ static void taken(void **state) {
     (void)state;
     expect_taken(ARGS("-fa", "on", "-ngl", "99", "-cb", "--no-mmap", "-ub", "64", "--cache-ram",
                       "0", "-kvu", "--spec-draft-n-max", "4", "-np", "-1", "-c", "2048"),
-                 ARGS("warn: -fa changes nothing: ", "--n-gpu-layers 99: a model is on one",
+                 ARGS("warn: -fa changes nothing: ",
+                      "mlxcel-server: info: --n-gpu-layers 99: a model is on one",
                       "-cb changes nothing: requests always run together",
                       "--no-mmap changes nothing: ", "-ub changes nothing: there is one size",
                       "--cache-ram changes nothing", "-kvu changes nothing",
@@ -50,6 +51,7 @@ static void refused(void **state) {
         {"--path", "x", "error: --path: the page is its own"},
         {"--ubatch-size", NULL, "--ubatch-size needs a value: --ubatch-size N"},
         {"--no-such", NULL, "unknown option --no-such"},
+        {"--host", "127.0.0.1,::1", "--host 127.0.0.1,::1: one address"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)

@@ -104,6 +104,11 @@ bool checkpoint_there(const char *path, struct error *e) {
                     "%s: no such checkpoint, and this build does not download: fetch the "
                     "repository (hf download %s --local-dir DIR) and give DIR",
                     path, path);
+    if (errno == ENOENT && sv_ends(sv(path), sv(".gguf")))
+        return fail(e,
+                    "%s: no such file; of a GGUF file `mlxcel import` makes a folder that is read "
+                    "here",
+                    path);
     if (errno == ENOENT)
         return fail(e, "%s: no such checkpoint: give its folder, or a file in it", path);
     return fail(e, "%s: %s", path, strerror(errno));

@@ -1,6 +1,8 @@
 #include "server/llama_options.h"
 
-#define ONE_MODEL "one model is served, from a folder, and nothing is downloaded: pass it with -m"
+#define ONE_MODEL                                                                                  \
+    "one model is served, from a folder, and nothing is downloaded: hf download OWNER/NAME "       \
+    "--local-dir DIR, and -m DIR"
 #define TEXT_ONLY "models take text alone in this build"
 #define GENERATES "embedding and reranking models are not in this build"
 #define NO_TOOLS  "the server runs no tools, reads no files and calls nobody for a request"

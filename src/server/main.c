@@ -145,7 +145,7 @@ static int start(const struct args *a) {
     struct error e = {0};
     struct server_options o = {0};
     set_log_level(a);
-    bool ok = log_environment(&e) && server_options_read(&o, a, &e) && log_open(&o.log, &e);
+    bool ok = log_environment(&e) && server_options_read(&o, a, &e);
     if (ok) args_warn(a, true);
     int code = ok ? run(&o) : wrong(&e);
     server_options_free(&o);

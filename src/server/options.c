@@ -410,6 +410,12 @@ bool server_options_read(struct server_options *o, const struct args *a, struct 
     int64_t ping = args_int(a, "sse-ping-interval");
     if (ping > 0) o->ping = (unsigned)ping;
     read_log(o, a);
+    if (!log_open(&o->log, e)) return false; // what follows may have something to say
+    if (strchr(o->host, ','))
+        return fail(e,
+                    "--host %s: one address; 0.0.0.0, or :: with IPv6, is every one of this "
+                    "machine",
+                    o->host);
     if (!o->model || !read_engine(&o->engine, a, e)) return false;
     if (o->engine.batch < o->engine.sequences)
         return fail(e, "--batch-size %lld is less than --parallel %lld: each answer needs a place",

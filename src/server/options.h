@@ -61,7 +61,7 @@ struct server_options {
 extern const struct manual server_manual;
 extern const struct command command_server; // its table; main runs it, not .run
 
-// Strings in o are a's, the environment's, or owned by o.
+// Strings in o are a's, the environment's, or owned by o. Opens the log.
 bool server_options_read(struct server_options *o, const struct args *a, struct error *e);
 // The model's name as a request has it; the first one when it has no such name.
 const char *server_options_name(const struct server_options *o, struct sv asked);

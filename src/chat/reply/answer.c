@@ -1,51 +1,74 @@
 // An answer in the generic format: a JSON string, which is content as it comes.
+#include <string.h>
+
 #include "chat/reply/call.h"
 
 enum { IN_STRING, BEHIND, AFTER }; // BEHIND the string, AFTER the object
 
-enum { PAIR = 12 }; // bytes of two halves, \uXXXX each
+enum { CODE = 6 }; // bytes of a \uXXXX
 
-// Bytes of the escape at s[0]; 0: more must come to tell.
+// Whether a \uXXXX stands at s[0]; FIT_MORE when more must come to tell.
+static enum fit is_code(struct sv s) {
+    for (size_t i = 0; i < CODE; i++) {
+        if (i == s.n) return FIT_MORE;
+        if (i < 2 ? s.p[i] != "\\u"[i] : hex_digit(s.p[i]) < 0) return FIT_NO;
+    }
+    return FIT_YES;
+}
+
+// Bytes of the escape at s[0], with its other half if it is one of a pair. 0: more must come to
+// tell; 1: it is none.
 static size_t escape_bytes(struct sv s) {
     if (s.n < 2) return 0;
-    if (s.p[1] != 'u') return 2;
-    if (s.n < PAIR / 2) return 0;
-    bool half = (s.p[2] | 32) == 'd' && hex_digit(s.p[3]) >= 8 && hex_digit(s.p[3]) < 12;
-    if (!half || (s.n > 6 && s.p[6] != '\\') || (s.n > 7 && s.p[7] != 'u')) return PAIR / 2;
-    return s.n < PAIR ? 0 : PAIR;
+    if (s.p[1] != 'u') return strchr("\"\\/bfnrt", s.p[1]) && s.p[1] ? 2 : 1;
+    enum fit first = is_code(s);
+    if (first != FIT_YES) return first == FIT_NO;
+    bool high = (s.p[2] | 32) == 'd' && hex_digit(s.p[3]) >= 8 && hex_digit(s.p[3]) < 12;
+    enum fit second = high ? is_code(sv_cut(s, CODE, s.n)) : FIT_NO;
+    return second == FIT_MORE ? 0 : second == FIT_YES ? 2 * CODE : CODE;
 }
 
-// The bytes of s that can be decoded by themselves, up to the string's end.
-static size_t whole_bytes(struct sv s) {
-    size_t i = 0;
-    while (i < s.n && s.p[i] != '"') {
-        size_t n = s.p[i] == '\\' ? escape_bytes(sv_cut(s, i, s.n)) : 1;
-        if (!n) return i;
-        i += n;
-    }
-    return i < s.n ? i : s.n - utf8_partial(s);
-}
-
-static void show(struct reply *r, struct sv raw) {
-    struct str quoted = {0}, text = {0};
+static void add_escape(struct str *text, struct sv escape) {
+    struct str quoted = {0};
     str_addc(&quoted, '"');
-    str_add(&quoted, raw);
+    str_add(&quoted, escape);
     str_addc(&quoted, '"');
-    bool good = unquote_json(str_sv(&quoted), &text);
-    show_text(r, REPLY_CONTENT, good ? str_sv(&text) : raw);
+    unquote_json(str_sv(&quoted), text);
     str_free(&quoted);
-    str_free(&text);
+}
+
+// Appends what can be decoded, up to the string's end. Returns the bytes that it has.
+static size_t decode(struct sv s, struct str *text) {
+    size_t i = 0, n;
+    for (; i < s.n && s.p[i] != '"'; i += n) {
+        n = s.p[i] == '\\' ? escape_bytes(sv_cut(s, i, s.n)) : 1;
+        if (!n) return i;
+        if (n > 1)
+            add_escape(text, sv_cut(s, i, i + n));
+        else
+            str_addc(text, s.p[i]);
+    }
+    return i;
 }
 
 static bool read_string(struct reply *r) {
     struct sv rest = input_rest(r);
-    size_t n = whole_bytes(rest);
+    struct str text = {0};
+    size_t n = decode(rest, &text);
     bool end = n < rest.n && rest.p[n] == '"';
-    if (n) show(r, sv_cut(rest, 0, n));
+    if (n) show_text(r, REPLY_CONTENT, str_sv(&text));
     input_eat(r, n + end);
     if (end) r->answer = BEHIND;
     if (r->ended && !end) r->at = r->in.n; // what is left is half an escape
+    str_free(&text);
     return n || end;
+}
+
+bool answer_unbegun(const struct reply *r) {
+    struct sv rest = sv_trim(input_rest(r));
+    bool generic = r->format.generic && r->opt.tools && !r->opt.formed && !r->spoke;
+    return generic && rest.n &&
+           (sv_starts(sv(REPLY_ANSWER), rest) || sv_starts(sv(REPLY_CALLS), rest));
 }
 
 bool read_answer(struct reply *r) {

@@ -206,5 +206,7 @@ bool read_harmony(struct reply *r); // false: needs more
 bool harmony_thinks(const struct reply *r);
 // Behind REPLY_ANSWER. False: needs more.
 bool read_answer(struct reply *r);
+// What is left is not more than the beginning of a generic format's mark: no text.
+bool answer_unbegun(const struct reply *r);
 
 #endif

@@ -400,6 +400,10 @@ static enum fit bare_call(struct reply *r, struct sv *trigger) {
 }
 
 static bool read_text(struct reply *r) {
+    if (r->ended && r->mode == IN_CONTENT && answer_unbegun(r)) {
+        r->at = r->in.n;
+        return false;
+    }
     if (r->mode == IN_CONTENT && !r->spoke && r->opt.tools) {
         struct sv trigger;
         enum fit f = bare_call(r, &trigger);

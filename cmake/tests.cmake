@@ -32,8 +32,7 @@ if(MLXCEL_TESTS)
   if(CMAKE_CROSSCOMPILING) # in an emulator, a test can't run the built program
     list(FILTER TEST_SOURCES EXCLUDE REGEX "/test_(cli|server)")
   endif()
-  pkg_check_modules(GNUTLS QUIET IMPORTED_TARGET gnutls)
-  if(NOT GNUTLS_FOUND) # beside libmicrohttpd's own files in Debian
+  if(NOT HAVE_GNUTLS)
     list(FILTER TEST_SOURCES EXCLUDE REGEX "/test_server_tls")
   endif()
   foreach(SOURCE ${TEST_SOURCES})

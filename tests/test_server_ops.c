@@ -108,7 +108,7 @@ static void prefix(void **state) {
     } while (a.status == 503);
     expect_text_from(&s, "/llm/v7" TEXT, "{\"prompt\":\"\\n\",\"temperature\":0}", GREETING,
                      "stop");
-    static const char *const none[] = {"/health", "/llm/v7", "/llm/v7health", "/llm/health", "/"};
+    static const char *const none[] = {"/health", "/llm", "/llm/v7health", "/llm/health", "/"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         get(&s, &a, none[i]);
         expect_refusal(&a, 404, NULL, "no route GET");

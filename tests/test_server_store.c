@@ -162,10 +162,117 @@ static void wrong_files(void **state) {
     assert_int_equal(remove(file), 0);
     free(file);
     file = path_join(dir, "none/r.db");
-    expect_wrong("unable to open");
+    expect_wrong("No such file");
+    free(file);
+    file = mem_text(dir);
+    expect_wrong("Is a directory");
     free(file);
     file = path_join(dir, "r.db");
+    assert_int_equal(mkfifo(file, 0600), 0);
+    expect_wrong("not a regular file");
+    assert_int_equal(remove(file), 0);
     str_free(&text);
+}
+
+// Those of the process are in no file.
+static void in_memory(void **state) {
+    struct responses_store_options o = {":memory:", 10, 1000, 0};
+    struct error e = {0};
+    (void)state;
+    struct responses_store *s = responses_store_open(&o, &e);
+    assert_non_null(s);
+    put(s, "a", "", "{}");
+    assert_true(has(s, "a"));
+    assert_false(file_named(":memory:"));
+    responses_store_close(s);
+}
+
+static void cut(const char *path) { assert_int_equal(truncate(path, 0), 0); }
+
+static void cut_half(const char *path) { assert_int_equal(truncate(path, 5000), 0); }
+
+static void replace_by_other(const char *path) {
+    char *to = path_join(dir, "other.db");
+    assert_int_equal(rename(to, path), 0);
+    free(to);
+}
+
+// Makes a store that replace_by_other can put in the place, with an answer "other".
+static void make_other(void) {
+    struct responses_store_options o = {NULL, 100, 100000, 0};
+    struct error e = {0};
+    char *to = path_join(dir, "other.db");
+    o.file = to;
+    struct responses_store *s = responses_store_open(&o, &e);
+    assert_non_null(s);
+    put(s, "other", "", "{}");
+    responses_store_close(s);
+    free(to);
+}
+
+static void break_file(const char *end, void (*how)(const char *path)) {
+    struct str path = {0};
+    str_printf(&path, "%s%s", file, end);
+    how(path.p);
+    str_free(&path);
+}
+
+// A store whose file somebody takes away, or cuts, while it is in use: what was in it is lost, but
+// nothing is that is put there from now on.
+static void taken_away(void **state) {
+    static const struct {
+        void (*how)(const char *path);
+        const char *end;
+    } cases[] = {
+        {file_remove, ""}, {replace_by_other, ""}, {cut, ""}, {file_remove, "-wal"}, {NULL, NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_other();
+        struct responses_store *s = open_roomy();
+        for (int j = 0; j < 300; j++) { // more than the log holds
+            char id[16];
+            struct str body = {0};
+            snprintf(id, sizeof id, "old-%d", j);
+            for (int k = 0; k < 20000; k++) str_addc(&body, 'x');
+            put(s, id, "", str_c(&body));
+            str_free(&body);
+        }
+        if (cases[i].how) {
+            break_file(cases[i].end, cases[i].how);
+        } else { // all of it
+            break_file("", file_remove);
+            break_file("-wal", file_remove);
+            break_file("-shm", file_remove);
+        }
+        put(s, "new", "", "{}");
+        assert_true(has(s, "new"));
+        assert_int_equal(has(s, "other"), cases[i].how == replace_by_other);
+        responses_store_close(s);
+        s = open_roomy();
+        assert_true(has(s, "new"));
+        assert_int_equal(has(s, "other"), cases[i].how == replace_by_other);
+        responses_store_close(s);
+        folder_each(dir, file_remove);
+    }
+}
+
+// One that can't be opened again is an error of each call.
+static void cut_short(void **state) {
+    struct responses_store *s = open_roomy();
+    struct str body = {0};
+    struct error e = {0};
+    (void)state;
+    for (int k = 0; k < 30000; k++) str_addc(&body, 'x');
+    for (int j = 0; j < 300; j++) {
+        char id[16];
+        snprintf(id, sizeof id, "old-%d", j);
+        put(s, id, "", str_c(&body));
+    }
+    break_file("", cut_half);
+    assert_false(responses_store_put(s, "new", 0, sv(""), sv("{}"), &e));
+    assert_true(e.set);
+    responses_store_close(s);
+    str_free(&body);
 }
 
 // Without an option, the place is the user's; it is made when it is first needed, and what can't be
@@ -350,9 +457,9 @@ static void beginning(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(keeps),  TEST(forgets),     TEST(limits),      TEST(lives),
-        TEST(off),    TEST(wrong_files), TEST(usual_place), TEST(full_disk),
-        TEST(killed), TEST(shared),      TEST(beginning),
+        TEST(keeps),       TEST(forgets),     TEST(limits),     TEST(lives),     TEST(off),
+        TEST(wrong_files), TEST(usual_place), TEST(full_disk),  TEST(killed),    TEST(shared),
+        TEST(beginning),   TEST(in_memory),   TEST(taken_away), TEST(cut_short),
     };
     return cmocka_run_group_tests_name("responses store", tests, NULL, NULL);
 }

@@ -19,15 +19,24 @@ static void write_file(char *path, const gnutls_datum_t *d) {
     close(fd);
 }
 
-static int make_certificate(void **state) {
+static gnutls_x509_privkey_t make_key(char *path) {
     gnutls_x509_privkey_t key;
+    gnutls_datum_t pem;
+    good(gnutls_x509_privkey_init(&key));
+    good(gnutls_x509_privkey_generate(key, GNUTLS_PK_ECDSA,
+                                      GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0));
+    good(gnutls_x509_privkey_export2(key, GNUTLS_X509_FMT_PEM, &pem));
+    write_file(path, &pem);
+    gnutls_free(pem.data);
+    return key;
+}
+
+static int make_certificate(void **state) {
+    gnutls_x509_privkey_t key = make_key(key_file);
     gnutls_x509_crt_t cert;
     gnutls_datum_t pem;
     time_t now = time(NULL);
     (void)state;
-    good(gnutls_x509_privkey_init(&key));
-    good(gnutls_x509_privkey_generate(key, GNUTLS_PK_ECDSA,
-                                      GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0));
     good(gnutls_x509_crt_init(&cert));
     good(gnutls_x509_crt_set_version(cert, 3));
     good(gnutls_x509_crt_set_serial(cert, "\1", 1));
@@ -38,9 +47,6 @@ static int make_certificate(void **state) {
     good(gnutls_x509_crt_set_basic_constraints(cert, 1, -1));
     good(gnutls_x509_crt_set_key(cert, key));
     good(gnutls_x509_crt_sign2(cert, cert, key, GNUTLS_DIG_SHA256, 0));
-    good(gnutls_x509_privkey_export2(key, GNUTLS_X509_FMT_PEM, &pem));
-    write_file(key_file, &pem);
-    gnutls_free(pem.data);
     good(gnutls_x509_crt_export2(cert, GNUTLS_X509_FMT_PEM, &pem));
     write_file(cert_file, &pem);
     gnutls_free(pem.data);
@@ -166,9 +172,20 @@ static void wrong_files(void **state) {
                                        "--ssl-key-file: /nothing"),
                      2);
     assert_int_equal(server_run_to_end(ARGS("-m", MODEL, "--ssl-key-file", cert_file,
-                                            "--ssl-cert-file", key_file),
-                                       "does not start with --ssl-key-file and --ssl-cert-file"),
-                     1);
+                                            "--ssl-cert-file", cert_file),
+                                       "holds no private key"),
+                     2);
+    assert_int_equal(server_run_to_end(
+                         ARGS("-m", MODEL, "--ssl-key-file", key_file, "--ssl-cert-file", key_file),
+                         "No certificate was found"),
+                     2);
+    static char other[] = "/tmp/mlxcel-key-XXXXXX";
+    gnutls_x509_privkey_deinit(make_key(other));
+    assert_int_equal(
+        server_run_to_end(ARGS("-m", MODEL, "--ssl-key-file", other, "--ssl-cert-file", cert_file),
+                          "--ssl-cert-file: The certificate and the given key"),
+        2);
+    assert_int_equal(unlink(other), 0);
 }
 
 int main(void) {

@@ -121,11 +121,11 @@ static bool write_into(const char *path, struct sv data, struct error *e) {
     return ok || write_failed(path, why, e);
 }
 
-static bool replace(const char *path, struct sv data, struct error *e) {
+static bool replace(const char *path, struct sv data, mode_t mode, struct error *e) {
     static atomic_uint count; // threads may write the same file
     struct str tmp = {0};
     str_printf(&tmp, "%s.tmp-%d-%u", path, (int)getpid(), atomic_fetch_add(&count, 1));
-    int fd = open(tmp.p, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int fd = open(tmp.p, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
     bool ok = fd >= 0 && write_all(fd, data) && fsync(fd) == 0;
     int why = errno;
     if (fd >= 0 && close(fd) != 0 && ok) ok = false, why = errno;
@@ -148,7 +148,14 @@ bool file_write(const char *path, struct sv data, struct error *e) {
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) return write_into(path, data, e);
     char *file = file_target(path, e);
-    bool ok = file && replace(file, data, e);
+    bool ok = file && replace(file, data, 0644, e);
+    free(file);
+    return ok;
+}
+
+bool file_write_private(const char *path, struct sv data, struct error *e) {
+    char *file = file_target(path, e);
+    bool ok = file && replace(file, data, 0600, e);
     free(file);
     return ok;
 }

@@ -24,6 +24,8 @@ bool file_read(const char *path, size_t limit, struct str *out, struct error *e)
 // Writes through a temporary file in the same folder, fsync, rename. A link keeps pointing where it
 // did; what is no regular file (/dev/stdout, a pipe) is written to as it is.
 bool file_write(const char *path, struct sv data, struct error *e);
+// The same of what only its owner may read; and what is there and no regular file is an error.
+bool file_write_private(const char *path, struct sv data, struct error *e);
 
 // Descriptors 0 to 2 are made to exist, so that no file or socket is opened in the place of one:
 // what they lack can be read as empty, and writing to it fails.

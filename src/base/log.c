@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@ static const char *const names[] = {"error", "warn", "info", "debug"};
 static atomic_int least_shown = UNKNOWN;
 static struct log_options how;
 static int file = -1;
+static atomic_ullong lost; // lines that the file lacks, and nobody was told
 
 static int level_from_env(void) {
     const char *want = getenv("MLXCEL_LOG");
@@ -33,11 +35,29 @@ bool log_environment(struct error *e) {
     return known || fail(e, "MLXCEL_LOG \"%s\": must be one of error|warn|info|debug", want);
 }
 
+static void tell_lost(void) {
+    unsigned long long n = atomic_exchange(&lost, 0);
+    if (n) log_say(LOG_ERROR, "--log-file %s lacks %llu lines", how.file, n);
+}
+
+static void end(void) {
+    file = -1;
+    tell_lost();
+}
+
+// A pipe that nobody reads, or that is full, must not hold up who logs.
 bool log_open(const struct log_options *o, struct error *e) {
+    struct stat st;
     how = *o;
     if (!o->file) return true;
-    file = open(o->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
-    return file >= 0 || fail(e, "--log-file %s: %s", o->file, strerror(errno));
+    file = open(o->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);
+    if (file < 0 && errno == ENXIO)
+        return fail(e, "--log-file %s: is a pipe that nobody reads, or a socket", o->file);
+    if (file < 0 || fstat(file, &st) != 0)
+        return fail(e, "--log-file %s: %s", o->file, strerror(errno));
+    if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode) && !S_ISFIFO(st.st_mode))
+        return fail(e, "--log-file %s: is no file, terminal or pipe", o->file);
+    return atexit(end) == 0 || fail(e, "--log-file %s: no memory", o->file);
 }
 
 void log_set(enum log_level least) { atomic_store(&least_shown, (int)least); }
@@ -58,19 +78,28 @@ static void add_time(struct str *s) {
     str_printf(s, "%s.%03dZ", text, (int)(now.tv_nsec / 1000000));
 }
 
-// In one piece, so that lines of threads don't mix. A full disk costs the line.
-static void put(int fd, const struct str *line) {
+// In one piece, so that lines of threads don't mix.
+static bool put(int fd, const struct str *line) {
     for (size_t at = 0; at < line->n;) {
         ssize_t n = write(fd, line->p + at, line->n - at);
-        if (n < 0 && errno != EINTR) return;
+        if (n < 0 && errno != EINTR) return false;
         if (n > 0) at += (size_t)n;
     }
+    return true;
+}
+
+// A full disk costs the line, and is told once; so is how many it cost, when there is room again.
+static void put_in_file(const struct str *line) {
+    if (put(file, line))
+        tell_lost();
+    else if (atomic_fetch_add(&lost, 1) == 0)
+        log_say(LOG_ERROR, "--log-file %s: %s; lines are lost", how.file, strerror(errno));
 }
 
 static void put_line(struct str *line) {
     str_addc(line, '\n');
     put(STDERR_FILENO, line);
-    if (file >= 0) put(file, line);
+    if (file >= 0) put_in_file(line);
     str_free(line);
 }
 

@@ -11,7 +11,8 @@ enum log_level { LOG_NONE = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 struct log_options {
     const char *name; // of the program, which begins a line of text; NULL: "mlxcel"
-    const char *file; // gets every line too, behind those that are there; NULL: none
+    const char *file; // gets every line too, behind those that are there; NULL: none. A file, a
+                      // terminal or a pipe; lines that it can't take at once are counted, and told
     bool json;        // a line is an object with time, level and type
     bool bare;        // text without that name and the level before it
     bool timestamps;  // before text: "2026-11-30T11:06:00.123Z"

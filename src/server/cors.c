@@ -8,7 +8,8 @@
 static const struct arg cors_args[] = {
     {"--cors-origins", ARG_TEXT, "ORIGIN", "LLAMA_ARG_CORS_ORIGINS", "*", 0, 0,
      "what Access-Control-Allow-Origin says; *: any page, which is named by its own origin where "
-     "credentials are allowed; localhost: pages of this machine"},
+     "credentials are allowed; localhost: pages of this machine; several with commas between: as "
+     "--allowed-origins"},
     {"--cors-methods", ARG_TEXT, "LIST", "LLAMA_ARG_CORS_METHODS", "GET, POST, DELETE, OPTIONS", 0,
      0, "Access-Control-Allow-Methods of an answer to OPTIONS"},
     {"--cors-headers", ARG_TEXT, "LIST", "LLAMA_ARG_CORS_HEADERS", "*", 0, 0,
@@ -33,16 +34,14 @@ static bool is_origin(struct sv s) {
     return rest.n > 0;
 }
 
-static bool read_allowed(struct cors *c, struct sv list, struct error *e) {
+static bool read_allowed(struct cors *c, struct sv list, const char *option, struct error *e) {
     while (list.n) {
         ptrdiff_t comma = sv_find(list, sv(","), 0);
         struct sv part = sv_cut(list, 0, comma < 0 ? list.n : (size_t)comma), one = sv_trim(part);
         list = sv_cut(list, part.n + 1, list.n);
         if (!is_origin(one))
-            return fail(e,
-                        "--allowed-origins: \"%.*s\" is no origin; one is https://host or "
-                        "http://host:port",
-                        (int)one.n, one.p);
+            return fail(e, "%s: \"%.*s\" is no origin; one is https://host or http://host:port",
+                        option, (int)one.n, one.p);
         c->allowed = mem_resize(c->allowed, c->n + 1, sizeof *c->allowed);
         c->allowed[c->n++] = one;
     }
@@ -57,10 +56,11 @@ bool cors_read(struct cors *c, const struct args *a, struct error *e) {
         .headers = args_text(a, "cors-headers"),
         .credentials = args_flag(a, "cors-credentials"),
     };
-    if (!allowed) return true;
+    if (!allowed)
+        return !strchr(c->origins, ',') || read_allowed(c, sv(c->origins), "--cors-origins", e);
     if (args_given(a, "cors-origins"))
         return fail(e, "--allowed-origins and --cors-origins exclude each other");
-    return read_allowed(c, sv(allowed), e);
+    return read_allowed(c, sv(allowed), "--allowed-origins", e);
 }
 
 void cors_free(struct cors *c) { free(c->allowed); }

@@ -9,7 +9,8 @@
 
 enum {
     TREES_LARGE = 16 << 20, // bytes of one body's JSON whose memory is given back to the system
-    BLOCK = 4096            // bytes of a stream that libmicrohttpd takes at once
+    BLOCK = 4096,           // bytes of a stream that libmicrohttpd takes at once
+    PIECE = 1 << 16         // and of a whole answer
 };
 
 // --- answers -------------------------------------------------------------------------------------
@@ -46,21 +47,37 @@ static bool queue(struct exchange *x, unsigned status, struct MHD_Response *resp
     return queued == MHD_YES;
 }
 
-static struct MHD_Response *response_of(struct sv bytes) {
-    char *copy = mem_array(bytes.n, 1);
-    if (bytes.n) memcpy(copy, bytes.p, bytes.n);
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(bytes.n, copy, MHD_RESPMEM_MUST_FREE);
-    if (!response) free(copy);
-    return response;
+// Gives away the next bytes of x->events.
+static ssize_t give(struct exchange *x, char *block, size_t size) {
+    size_t n = x->events.n - x->sent;
+    if (n > size) n = size;
+    memcpy(block, x->events.p + x->sent, n);
+    x->sent += n;
+    return (ssize_t)n;
+}
+
+static ssize_t read_whole(void *arg, uint64_t at, char *block, size_t size) {
+    struct exchange *x = arg;
+    (void)at;
+    ssize_t n = give(x, block, size);
+    x->given = x->sent == x->events.n;
+    return n;
+}
+
+// It is read piece by piece, so that it is known whether the client could have all of it.
+static struct MHD_Response *response_of(struct exchange *x, struct sv bytes) {
+    str_add(&x->events, bytes);
+    x->given = !bytes.n;
+    return MHD_create_response_from_callback(bytes.n, bytes.n < PIECE ? bytes.n + 1 : PIECE,
+                                             read_whole, x, NULL);
 }
 
 bool exchange_send(struct exchange *x, unsigned status, const char *type, struct sv bytes) {
-    return queue(x, status, response_of(bytes), type);
+    return queue(x, status, response_of(x, bytes), type);
 }
 
 bool exchange_page(struct exchange *x, struct sv html, const char *policy) {
-    struct MHD_Response *response = response_of(html);
+    struct MHD_Response *response = response_of(x, html);
     if (response) {
         MHD_add_response_header(response, "Content-Security-Policy", policy);
         MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
@@ -182,7 +199,8 @@ static ssize_t read_events(void *arg, uint64_t at, char *block, size_t size) {
         x->sent = 0;
         if (x->lost) return MHD_CONTENT_READER_END_OF_STREAM;
         enum completion_news news = completion_events(x->completion, x->client, &x->events);
-        if (news == COMPLETION_END) return MHD_CONTENT_READER_END_OF_STREAM;
+        x->given = news == COMPLETION_END;
+        if (x->given) return MHD_CONTENT_READER_END_OF_STREAM;
         if (news == COMPLETION_GONE) return MHD_CONTENT_READER_END_WITH_ERROR;
         if (news == COMPLETION_LOST || news == COMPLETION_LATE) {
             x->lost = true;
@@ -191,11 +209,7 @@ static ssize_t read_events(void *arg, uint64_t at, char *block, size_t size) {
             x->route->api->lost(&x->events, x->completion, &x->refusal);
         }
     }
-    size_t n = x->events.n - x->sent;
-    if (n > size) n = size;
-    memcpy(block, x->events.p + x->sent, n);
-    x->sent += n;
-    return (ssize_t)n;
+    return give(x, block, size);
 }
 
 static bool send_events(struct exchange *x) {

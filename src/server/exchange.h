@@ -12,7 +12,8 @@ struct exchange;
 
 struct route {
     const char *method;
-    const char *path; // without a slash at its end; with one: and anything behind it
+    const char *path; // without a slash at its end; with one: and anything behind it; empty:
+                      // --api-prefix alone
     bool open;        // to everyone, and while the model is loaded
     // Which writes its errors, and its answers if it has some. NULL: the errors of the client's
     // API, as where there is no route.
@@ -50,12 +51,16 @@ struct exchange {
     } header[HEADERS_MOST];
     size_t headers;
     double began;
-    size_t dropped;    // bytes of the body that were not kept
-    bool hang_up;      // the connection ends with the answer
-    bool asked;        // the whole request is here
-    bool lost;         // its stream had to end early, and says so
-    size_t tree;       // bytes that are still taken for the body's JSON
-    struct str events; // of a stream; [sent, n) wait for the connection
+    size_t dropped;   // bytes of the body that were not kept
+    bool hang_up;     // the connection ends with the answer
+    bool header_read; // the request's header is here
+    bool asked;       // the whole request is here
+    bool lost;        // its stream had to end early, and says so
+    bool unanswered;  // libmicrohttpd gave up, and its header is gone
+    bool given;       // libmicrohttpd has all of the answer
+    size_t tree;      // bytes that are still taken for the body's JSON
+    struct str
+        events; // the answer, or what there is of a stream; [sent, n) wait for the connection
     size_t sent;
 };
 

@@ -2,7 +2,10 @@
 
 #include <microhttpd.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "server/framing.h"
 #include "server/listen.h"
 #include "server/report.h"
 #include "server/routes.h"
@@ -20,14 +24,17 @@ enum {
     TREES = 32,          // of the largest body, that parsing all requests may take
     TOO_FAR = 4,         // a body that many times too large isn't read to its end
     EXTRA = 64,          // connections over the limit that are told so; more are closed unheard
+    POOLS = 4,           // of the largest header, that libmicrohttpd gets for a connection
+    PARAMETER = 64,      // bytes that it takes of these for a parameter of a query
     FORWARDED_MOST = 129 // bytes of X-Forwarded-For in a log line, with its end
 };
 
 struct conn {
     int fd;
-    double since;   // that it waits for a request, or for the rest of one
-    bool answering; // it has one
-    bool extra;     // one too many: it is told so
+    double since;             // that it waits for a request, or for the rest of one
+    bool answering;           // it has one
+    bool extra;               // one too many: it is told so
+    struct exchange *request; // its thread's alone
     struct conn *prev, *next;
 };
 
@@ -47,6 +54,9 @@ struct http {
 
 // --- a request comes in --------------------------------------------------------------------------
 
+// Whether this thread's connection has a request that is known.
+static _Thread_local bool in_request;
+
 // Takes as long for every key that is given as for any other of its length.
 static bool same_key(struct sv given, struct sv key) {
     unsigned char differ = given.n != key.n;
@@ -61,7 +71,8 @@ static bool check_key(struct exchange *x) {
     struct sv scheme = sv("Bearer ");
     struct sv bearer = sv(MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Authorization"));
     struct sv given = sv(MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "X-Api-Key"));
-    if (sv_starts(bearer, scheme)) given = sv_cut(bearer, scheme.n, bearer.n);
+    if (bearer.n >= scheme.n && !strncasecmp(bearer.p, scheme.p, scheme.n))
+        given = sv_trim(sv_cut(bearer, scheme.n, bearer.n));
     bool good = false;
     for (size_t i = 0; i < o->keys; i++) good |= same_key(given, o->key[i]);
     if (good) return true;
@@ -97,12 +108,16 @@ static void copy_printable(char *to, size_t room, const char *from) {
 }
 
 static void name_request(struct exchange *x) {
-    const char *given = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "X-Request-Id");
     struct str own = {0};
     str_puts(&own, "req_");
     random_letters(&own);
-    copy_printable(x->id, sizeof x->id, given && *given ? given : own.p);
+    copy_printable(x->id, sizeof x->id, own.p);
     str_free(&own);
+}
+
+static void take_name(struct exchange *x) {
+    const char *given = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "X-Request-Id");
+    if (given && *given) copy_printable(x->id, sizeof x->id, given);
 }
 
 static void wait_for_request(struct http *h, struct conn *c) {
@@ -111,38 +126,44 @@ static void wait_for_request(struct http *h, struct conn *c) {
     pthread_mutex_unlock(&h->lock);
 }
 
-// Without what every path begins with; one that does not begins with no route's either. A slash at
-// its end changes nothing.
+// Without what every path begins with, so that the prefix alone is nothing; a path that does not
+// begin so is no route's. A slash at its end changes nothing.
 static void keep_path(struct exchange *x, const char *path) {
     struct sv prefix = x->service->o->prefix, rest = sv(path);
     copy_printable(x->path, sizeof x->path, path);
     if (sv_starts(rest, prefix))
         rest = sv_cut(rest, prefix.n, rest.n);
     else
-        rest = sv("");
+        rest = sv("-");
     str_add(&x->whole_path, rest);
     while (x->whole_path.n > 1 && sv_ends(str_sv(&x->whole_path), sv("/"))) x->whole_path.n--;
 }
 
-// The header is here. What is wrong with it is told when the body was read too: a client that is
-// still sending may not see an answer.
-static enum MHD_Result begin(struct http *h, struct MHD_Connection *mhd, const char *path,
-                             const char *method, struct exchange **out) {
+static bool check_header_size(struct exchange *x) {
+    size_t n =
+        MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
+    return n <= x->service->o->max_header ||
+           refuse(&x->refusal, 431, NULL, "the header is over %zu KiB (--max-header)",
+                  x->service->o->max_header >> 10);
+}
+
+// The header is here. Where it leaves open where the request ends, that is told at once; what else
+// is wrong when the body was read too: a client that is still sending may not see an answer.
+static bool begin(struct http *h, struct exchange *x, const char *path, const char *method,
+                  const char *version) {
     bool at_once = false;
-    struct exchange *x = *out = mem_alloc(sizeof *x);
-    x->service = &h->service;
-    x->mhd = mhd;
-    x->conn = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    x->client = x->conn->fd;
-    x->hang_up = x->conn->extra;
-    x->began = clock_now();
+    x->header_read = true;
     keep_path(x, path);
     copy_printable(x->method, sizeof x->method, method);
-    name_request(x);
+    take_name(x);
     wait_for_request(h, x->conn);
+    if (x->refusal.status || !check_header_size(x) || !framing_check_header(x, version)) {
+        x->hang_up = true;
+        return exchange_refuse(x);
+    }
     bool good = check_size(x, &at_once) && check_place(x) && routes_find(x, method) &&
                 check_key(x) && (x->route->open || exchange_ready(x));
-    return good || !at_once || exchange_refuse(x) ? MHD_YES : MHD_NO;
+    return good || !at_once || exchange_refuse(x);
 }
 
 // Room for n more bytes of the body.
@@ -175,18 +196,15 @@ static bool answer(struct http *h, struct exchange *x) {
     return x->refusal.status ? exchange_refuse(x) : x->route->run(x);
 }
 
-// libmicrohttpd calls this when the header is here, then for each part of the body, then once
-// without any.
+// libmicrohttpd calls this when the header is here, with what `meet` returned, then for each part
+// of the body, then once without any.
 static enum MHD_Result handle(void *arg, struct MHD_Connection *mhd, const char *path,
                               const char *method, const char *version, const char *data,
                               size_t *size, void **request) {
     struct exchange *x = *request;
-    (void)version;
-    if (!x) {
-        enum MHD_Result result = begin(arg, mhd, path, method, &x);
-        *request = x;
-        return result;
-    }
+    (void)mhd;
+    if (!x) return MHD_NO;
+    if (!x->header_read) return begin(arg, x, path, method, version) ? MHD_YES : MHD_NO;
     if (!*size) return answer(arg, x) ? MHD_YES : MHD_NO;
     bool more = receive(x, data, *size);
     *size = 0;
@@ -197,12 +215,13 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *mhd, const char 
 
 // The peer, and behind it whom a proxy names.
 static void name_client(const struct exchange *x, struct str *out) {
+    char from[FORWARDED_MOST];
+    const char *given = NULL;
     const union MHD_ConnectionInfo *peer =
         MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    char from[FORWARDED_MOST];
     address_host(out, peer ? peer->client_addr : NULL);
-    if (!x->service->o->log_forwarded) return;
-    const char *given = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "X-Forwarded-For");
+    if (x->service->o->log_forwarded && !x->unanswered)
+        given = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "X-Forwarded-For");
     if (!given) return;
     copy_printable(from, sizeof from, given);
     str_printf(out, "(%s)", from);
@@ -215,14 +234,24 @@ static void report(const struct exchange *x, bool whole) {
     str_free(&client);
 }
 
-static void completed(void *arg, struct MHD_Connection *mhd, void **request,
-                      enum MHD_RequestTerminationCode how) {
-    struct http *h = arg;
-    struct exchange *x = *request;
-    (void)mhd;
-    if (!x) return;
-    *request = NULL;
-    report(x, how == MHD_REQUEST_TERMINATED_COMPLETED_OK && !x->lost);
+// Whether the client got all of its answer, as far as this side can know: one that closes the
+// connection when it has all, as proxies do, may do so before libmicrohttpd looks again.
+static bool is_whole(struct exchange *x, enum MHD_RequestTerminationCode how) {
+    bool closed = how == MHD_REQUEST_TERMINATED_WITH_ERROR && x->given;
+    return !x->lost && (how == MHD_REQUEST_TERMINATED_COMPLETED_OK || closed);
+}
+
+// libmicrohttpd answers by itself what it can't read.
+static bool is_its_own(struct exchange *x) {
+    const union MHD_ConnectionInfo *own =
+        MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_HTTP_STATUS);
+    if (x->status || !own) return false;
+    x->status = own->http_status;
+    return true;
+}
+
+static void end_request(struct http *h, struct exchange *x, bool whole) {
+    report(x, whole);
     completion_close(x->completion);
     if (x->tree) exchange_drop_json(x);
     exchange_drop_body(x);
@@ -231,10 +260,69 @@ static void completed(void *arg, struct MHD_Connection *mhd, void **request,
     for (size_t i = 0; i < x->headers; i++) free(x->header[i].value);
     pthread_mutex_lock(&h->lock);
     if (x->asked) h->answering--;
+    x->conn->request = NULL;
     x->conn->answering = false;
     x->conn->since = clock_now();
     pthread_mutex_unlock(&h->lock);
     free(x);
+}
+
+static void completed(void *arg, struct MHD_Connection *mhd, void **request,
+                      enum MHD_RequestTerminationCode how) {
+    struct exchange *x = *request;
+    (void)mhd;
+    *request = NULL;
+    in_request = false;
+    if (x) end_request(arg, x, is_its_own(x) || is_whole(x, how));
+}
+
+// --- a request begins ----------------------------------------------------------------------------
+
+// libmicrohttpd has no memory for so many parameters, and then answers nothing. So the answer is
+// written here; with TLS, the connection is only closed.
+static bool check_parameters(struct exchange *x, const char *target) {
+    size_t n = 1, most = x->service->o->max_header / PARAMETER;
+    for (const char *c = target; (c = strchr(c, '&')); c++) n++;
+    if (n <= most) return true;
+    refuse(&x->refusal, x->status = 414, NULL, "a query has at most %zu parameters (--max-header)",
+           most);
+    struct str json = {0}, all = {0};
+    refusal_json(&json, &x->refusal);
+    str_printf(&all,
+               "HTTP/1.1 414 URI Too Long\r\nContent-Type: application/json\r\n"
+               "X-Request-Id: %s\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+               x->id, json.n, json.p);
+    if (!x->service->o->tls_key.n)
+        x->given = send(x->client, all.p, all.n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)all.n;
+    shutdown(x->client, SHUT_RDWR);
+    str_free(&json);
+    str_free(&all);
+    return false;
+}
+
+// The first line of a request is here. Returns the request; NULL: it is over.
+static void *meet(void *arg, const char *target, struct MHD_Connection *mhd) {
+    struct http *h = arg;
+    struct exchange *x = mem_alloc(sizeof *x);
+    x->service = &h->service;
+    x->mhd = mhd;
+    x->conn = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    x->conn->request = x;
+    x->client = x->conn->fd;
+    x->hang_up = x->conn->extra;
+    x->began = clock_now();
+    in_request = true;
+    char *path = mem_textn(target, strcspn(target, "?"));
+    copy_printable(x->path, sizeof x->path, path);
+    copy_printable(x->method, sizeof x->method, "-"); // not told yet
+    free(path);
+    name_request(x);
+    if (check_parameters(x, target)) {
+        framing_check_target(x, target);
+        return x;
+    }
+    end_request(h, x, x->given);
+    return NULL;
 }
 
 // --- connections ---------------------------------------------------------------------------------
@@ -252,7 +340,12 @@ static void add_conn(struct http *h, int fd, void **context) {
     pthread_mutex_unlock(&h->lock);
 }
 
+// libmicrohttpd does not always say that a request is over: not when it has no memory to answer it.
 static void remove_conn(struct http *h, struct conn *c) {
+    if (c->request) {
+        c->request->unanswered = true;
+        end_request(h, c->request, false);
+    }
     pthread_mutex_lock(&h->lock);
     h->conn_count--;
     if (c->next) c->next->prev = c->prev;
@@ -288,10 +381,16 @@ static void log_daemon(void *arg, const char *fmt, va_list args) {
     struct http *h = arg;
     struct error text = {0};
     vfail(&text, fmt, args);
+    size_t n = strlen(text.text);
+    if (n && text.text[n - 1] == '?') text.text[n - 1] = 0; // which was the end of its line
     pthread_mutex_lock(&h->lock);
     h->why = text;
     pthread_mutex_unlock(&h->lock);
+    unsigned status;
     log_say(LOG_DEBUG, "libmicrohttpd: %s", text.text);
+    if (!in_request &&
+        sscanf(text.text, "Error processing request (HTTP response code is %u", &status) == 1)
+        log_say(LOG_INFO, "a connection without a request that can be read is answered %u", status);
 }
 
 // %41 is A, in paths and queries; but %00 stays what it is, since a path would end there and be
@@ -350,10 +449,10 @@ bool http_serve(struct http *h, struct worker *w, struct error *e) {
     h->daemon = MHD_start_daemon(
         o->tls_key.n ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, handle, h,
         MHD_OPTION_EXTERNAL_LOGGER, log_daemon, h, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
-        MHD_OPTION_LISTEN_SOCKET, h->listener, MHD_OPTION_NOTIFY_COMPLETED, completed, h,
-        MHD_OPTION_NOTIFY_CONNECTION, connection, h, MHD_OPTION_CONNECTION_LIMIT,
-        o->max_connections + EXTRA, MHD_OPTION_CONNECTION_TIMEOUT, o->timeout,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->max_header, MHD_OPTION_ARRAY,
+        MHD_OPTION_URI_LOG_CALLBACK, meet, h, MHD_OPTION_LISTEN_SOCKET, h->listener,
+        MHD_OPTION_NOTIFY_COMPLETED, completed, h, MHD_OPTION_NOTIFY_CONNECTION, connection, h,
+        MHD_OPTION_CONNECTION_LIMIT, o->max_connections + EXTRA, MHD_OPTION_CONNECTION_TIMEOUT,
+        o->timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOLS * o->max_header, MHD_OPTION_ARRAY,
         o->tls_key.n ? tls : tls + 2, MHD_OPTION_END);
     if (h->daemon) return true;
     return fail(e, "%s: libmicrohttpd does not start%s: %s", http_address(h),

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "engine/sampling_args.h"
 #include "server/llama_options.h"
+#include "server/tls.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 #define KEYS     "LLAMA_API_KEY"
@@ -84,7 +85,8 @@ static const struct arg http_args[] = {
      "clients must send this as Authorization: Bearer KEY or X-Api-Key: KEY; several with commas "
      "between, or by giving the option again"},
     {"--api-key-file", ARG_TEXT, "FILE", "LLAMA_ARG_API_KEY_FILE", NULL, 0, 0,
-     "a file with such keys, one a line, beside those of --api-key; # begins a comment"},
+     "a file with such keys, one a line, beside those of --api-key; # begins a comment, at the "
+     "beginning of a line or behind white space"},
     {"-to --timeout", ARG_INT, "SECONDS", "LLAMA_ARG_TIMEOUT", "3600", 1, 1e6,
      "a connection on which nothing moves for so long is closed"},
     {"--receive-timeout", ARG_INT, "SECONDS", NULL, "60", 1, 1e6,
@@ -268,6 +270,14 @@ static void add_keys(struct server_options *o, struct sv list) {
     }
 }
 
+// Up to a # at its beginning or behind white space; a key may hold one.
+static struct sv without_comment(struct sv line) {
+    for (size_t i = 0; i < line.n; i++)
+        if (line.p[i] == '#' && (!i || line.p[i - 1] == ' ' || line.p[i - 1] == '\t'))
+            return sv_trim(sv_cut(line, 0, i));
+    return sv_trim(line);
+}
+
 static bool read_keys(struct server_options *o, const struct args *a, struct error *e) {
     const char *file = args_text(a, "api-key-file");
     const struct sv *key;
@@ -284,7 +294,7 @@ static bool read_keys(struct server_options *o, const struct args *a, struct err
         ptrdiff_t end = sv_find(rest, sv("\n"), 0);
         struct sv line = sv_cut(rest, 0, end < 0 ? rest.n : (size_t)end);
         rest = sv_cut(rest, line.n + 1, rest.n);
-        if (sv_trim(line).n && !sv_starts(line, sv("#"))) add_key(o, sv_trim(line));
+        if (without_comment(line).n) add_key(o, without_comment(line));
     }
     return o->keys > before || fail(e, "--api-key-file %s holds no key", file);
 }
@@ -295,17 +305,28 @@ static bool read_tls(struct server_options *o, const struct args *a, struct erro
     if (!key || !cert)
         return fail(e, "--ssl-%s-file is given without --ssl-%s-file: TLS needs both",
                     key ? "key" : "cert", key ? "cert" : "key");
-    return (file_read(key, KEY_FILE_MOST, &o->tls_key, e) || fail_in(e, "--ssl-key-file")) &&
-           (file_read(cert, KEY_FILE_MOST, &o->tls_cert, e) || fail_in(e, "--ssl-cert-file"));
+    if (!file_read(key, KEY_FILE_MOST, &o->tls_key, e)) return fail_in(e, "--ssl-key-file");
+    if (!file_read(cert, KEY_FILE_MOST, &o->tls_cert, e)) return fail_in(e, "--ssl-cert-file");
+    return tls_check(&(struct pem){key, str_sv(&o->tls_key)},
+                     &(struct pem){cert, str_sv(&o->tls_cert)}, e);
 }
 
-// "/llm/" is "/llm".
+// "/llm/" is "/llm". Paths of requests are compared when %20 and its like are decoded, so the
+// prefix has none, and nothing that would need one.
 static bool read_prefix(struct server_options *o, const struct args *a, struct error *e) {
     const char *given = args_text(a, "api-prefix");
     struct sv path = sv(given ? given : "");
     while (sv_ends(path, sv("/"))) path.n--;
     if (path.n && path.p[0] != '/')
         return fail(e, "--api-prefix \"%s\": must begin with a slash, as /llm", path.p);
+    for (size_t i = 0; i < path.n; i++)
+        if (path.p[i] <= ' ' || path.p[i] > '~' || strchr("\"#%<>?\\^`{|}", path.p[i]))
+            return fail(e,
+                        "--api-prefix \"%s\": may have letters, digits, / and -._~!$&'()*+,;=:@ "
+                        "alone, as /llm",
+                        path.p);
+    if (sv_find(path, sv("//"), 0) >= 0)
+        return fail(e, "--api-prefix \"%s\": has a slash behind a slash", path.p);
     o->prefix = path;
     return true;
 }

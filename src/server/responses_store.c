@@ -1,8 +1,11 @@
 #include "server/responses_store.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,6 +48,8 @@ struct responses_store {
     pthread_mutex_t lock; // of all below
     sqlite3 *db;          // NULL: not opened yet
     bool warned;          // that it can't be
+    char *file;           // that db is in; NULL: none
+    struct stat is, log;  // what had its name, and its log's, when it was opened, and grew since
 };
 
 // --- SQL -----------------------------------------------------------------------------------------
@@ -111,9 +116,15 @@ static char *usual_file(struct error *e) {
 }
 
 // A database's other files get the permissions of the first: others don't read conversations.
-static void make_private(const char *file) {
-    int fd = open(file, O_CREAT | O_RDONLY | O_CLOEXEC, 0600);
+static bool make_private(const char *file, struct error *e) {
+    int fd = open(file, O_CREAT | O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0600);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0)
+        fail(e, "%s", strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        fail(e, "is not a regular file");
     if (fd >= 0) close(fd);
+    return !e->set;
 }
 
 // Whether the database is new, *n being 0, or ours. Only reads.
@@ -164,26 +175,91 @@ static bool set_up(struct responses_store *s, struct error *e) {
            create(s, e);
 }
 
+// Whether what had the name when it was opened still has it, and nobody cut it: SQLite would go on
+// with a file that nobody finds any more.
+static bool same(const char *file, struct stat *was) {
+    struct stat st;
+    if (stat(file, &st) != 0 || st.st_dev != was->st_dev || st.st_ino != was->st_ino) return false;
+    if (st.st_size < was->st_size) return false;
+    *was = st;
+    return true;
+}
+
+static char *log_of(const struct responses_store *s, const char *end) {
+    struct str name = {0};
+    str_printf(&name, "%s%s", s->file, end);
+    return name.p;
+}
+
+// A log may be written from its beginning again, and cut then. Where SQLite can't keep one, there
+// is none.
+static bool same_log(struct responses_store *s) {
+    if (!s->log.st_ino) return true;
+    char *name = log_of(s, "-wal");
+    s->log.st_size = 0;
+    bool ok = same(name, &s->log);
+    free(name);
+    return ok;
+}
+
+static bool in_place(struct responses_store *s) {
+    return !s->file || (same(s->file, &s->is) && same_log(s));
+}
+
+static void note_place(struct responses_store *s, const char *file) {
+    if (!strcmp(file, ":memory:")) return;
+    s->file = mem_text(file);
+    char *name = log_of(s, "-wal");
+    if (stat(file, &s->is) != 0) s->is.st_ino = 0;
+    if (stat(name, &s->log) != 0) s->log.st_ino = 0;
+    free(name);
+}
+
 static bool open_file(struct responses_store *s, const char *file, struct error *e) {
-    make_private(file);
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    if (strcmp(file, ":memory:") != 0 && !make_private(file, e))
+        return fail_in(e, "%s (--responses-store-file)", file);
     if (sqlite3_open_v2(file, &s->db, flags, NULL) != SQLITE_OK)
         broken(s, e);
-    else if (set_up(s, e))
+    else if (set_up(s, e)) {
+        note_place(s, file);
         return true;
+    }
     sqlite3_close(s->db);
     s->db = NULL;
     return fail_in(e, "%s (--responses-store-file)", file);
 }
 
+// Lets go of a database that is not in its place. What is left there of its log belongs to no other
+// database, which would take it for its own; but SQLite may not delete it, as it goes by its name.
+static void leave(struct responses_store *s) {
+    static const char *const ends[] = {"-wal", "-shm"};
+    log_say(LOG_WARN,
+            "%s (--responses-store-file) was removed, replaced or cut while it was in use: what it "
+            "held is lost; it is opened anew",
+            s->file);
+    sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    bool ours = s->log.st_ino && same_log(s);
+    for (size_t i = 0; ours && i < 2; i++) {
+        char *name = log_of(s, ends[i]);
+        unlink(name);
+        free(name);
+    }
+    sqlite3_close(s->db);
+    free(s->file);
+    s->db = NULL;
+    s->file = NULL;
+}
+
 // The usual place is tried again each time: it may be there by now.
 static bool ready(struct responses_store *s) {
     struct error e = {0};
+    if (s->db && !in_place(s)) leave(s);
     if (s->db) return true;
-    char *file = usual_file(&e);
+    char *file = s->o.file ? mem_text(s->o.file) : usual_file(&e);
     bool ok = file && open_file(s, file, &e);
     if (!ok && !s->warned) log_say(LOG_WARN, "no responses are stored: %s", e.text);
-    s->warned |= !ok;
+    s->warned = !ok;
     free(file);
     return ok;
 }
@@ -201,6 +277,7 @@ struct responses_store *responses_store_open(const struct responses_store_option
 void responses_store_close(struct responses_store *s) {
     if (!s) return;
     sqlite3_close(s->db);
+    free(s->file);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }
@@ -260,6 +337,8 @@ bool responses_store_put(struct responses_store *s, const char *id, int64_t crea
     bool ok = ready(s) || fail(e, "the store can't be opened");
     if (ok && run(s, "BEGIN IMMEDIATE", e))
         ok = commit(s, insert(s, id, created, items, body, e) && expire(s, e) && trim(s, e), e);
+    if (ok && !in_place(s))
+        fail(e, "the store's file was removed, replaced or cut (--responses-store-file)");
     pthread_mutex_unlock(&s->lock);
     return ok && !e->set;
 }

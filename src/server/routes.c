@@ -7,6 +7,7 @@
 #include "server/routes_native.h"
 
 static const struct route routes[] = {
+    {"GET", "", true, NULL, route_enter},
     {"GET", "/", true, NULL, route_page},
     {"GET", "/index.html", true, NULL, route_page},
     {"GET", "/health", true, NULL, route_health},

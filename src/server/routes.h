@@ -14,6 +14,7 @@ bool route_model(struct exchange *x);
 
 bool route_count_tokens(struct exchange *x); // api_anthropic.c
 bool route_page(struct exchange *x);         // page.c
+bool route_enter(struct exchange *x);        // page.c
 
 // routes_responses.c
 bool route_response_create(struct exchange *x);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "server/ask_prompt.h"
 #include "server/routes_native.h"
@@ -52,6 +53,14 @@ static void add_file(struct str *s, const struct service *v, const struct ids *i
     str_free(&model);
 }
 
+// Where the server keeps its files is nothing for its clients.
+static bool refuse_file(struct exchange *x, unsigned status, const char *path, const char *wanted,
+                        const struct error *e) {
+    log_say(LOG_WARN, "--slot-save-path: %s", e->text);
+    return refuse(&x->refusal, status, "filename", "\"%.*s\" can't be %s; the log says why",
+                  (int)path_name(path).n, path_name(path).p, wanted);
+}
+
 static bool save(struct exchange *x, size_t slot, const char *path, struct str *json) {
     struct ids ids = {0};
     struct str file = {0};
@@ -61,8 +70,8 @@ static bool save(struct exchange *x, size_t slot, const char *path, struct str *
               refuse(&x->refusal, 503, NULL, "slot %zu is processing", slot);
     ok = ok && (ids.n || refuse(&x->refusal, 400, NULL, "slot %zu holds nothing yet", slot));
     if (ok) add_file(&file, x->service, &ids);
-    ok =
-        ok && (file_write(path, str_sv(&file), &e) || refuse(&x->refusal, 500, NULL, "%s", e.text));
+    ok = ok &&
+         (file_write_private(path, str_sv(&file), &e) || refuse_file(x, 500, path, "written", &e));
     str_printf(json, ",\"n_saved\":%zu,\"n_written\":%zu,\"timings\":{\"save_ms\":%.3f}}", ids.n,
                file.n, (clock_now() - began) * 1e3);
     ids_free(&ids);
@@ -75,10 +84,11 @@ static bool read_file(struct exchange *x, const char *path, struct ids *ids, siz
     struct error e = {0};
     struct json_object *o = NULL;
     if (file_read(path, FILE_MOST, &text, &e)) o = json_read(str_sv(&text), path, &e);
-    bool ok = o || refuse(&x->refusal, 400, "filename", "%s", e.text);
+    bool ok = o || refuse_file(x, 400, path, "read", &e);
     add_model(&model, x->service);
     ok = ok && (sv_eq(json_text_at(o, "model"), str_sv(&model)) ||
-                refuse(&x->refusal, 400, "filename", "%s is of another model", path));
+                refuse(&x->refusal, 400, "filename", "\"%.*s\" is of another model",
+                       (int)path_name(path).n, path_name(path).p));
     ok = ok && ask_ids(json_at(o, "tokens"), "filename", false, false,
                        worker_model(x->service->worker), ids, &x->refusal);
     *size = text.n;

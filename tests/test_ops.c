@@ -319,10 +319,46 @@ static void check_around(struct machine *m) {
         }
 }
 
+// The gated half of an MLP, which may be in BF16, and the product that reads it, against their
+// parts, for as many rows as a GPU has other kernels for.
+static void check_mlp(struct machine *m) {
+    enum { ROWS = 200, WIDTH = 256, OUT = 72 };
+    static const int kinds[][2] = {{2, 2}, {4, 2}, {24, 4}, {6, 1}, {2, 0}, {0, 2}, {9, 9}};
+    if (m->threads > 1) return;
+    for (size_t l = 0; l < sizeof kinds / sizeof *kinds; l++) {
+        struct matrix gate = make_matrix(m, &layouts[kinds[l][0]], WIDTH, 128);
+        struct matrix up = make_matrix(m, &layouts[kinds[l][0]], WIDTH, 128);
+        struct matrix down = make_matrix(m, &layouts[kinds[l][1]], OUT, WIDTH);
+        float *x = noise_array(ROWS * 128), *to = noise_array(ROWS * OUT);
+        float *bias = noise_array(WIDTH);
+        if (l % 2) gate.w.bias = put_f32(m, bias, 1, (int64_t[]){WIDTH});
+        if (l % 3 == 1) up.w.bias = put_f32(m, bias, 1, (int64_t[]){WIDTH});
+        if (l % 2) down.w.bias = put_f32(m, bias, 1, (int64_t[]){OUT});
+        struct tensor t = put_f32(m, x, 2, (int64_t[]){ROWS, 128}), y[2];
+        struct rms norm = {l % 2 ? put_f32(m, bias, 1, (int64_t[]){128}) : (struct tensor){0},
+                           0.1f};
+        const int64_t shape[] = {ROWS, OUT};
+        struct tensor h = normed_glu(&m->c, t, &norm, &gate.w, &up.w, ACT_SILU);
+        float *got = get(m, linear_to(&m->c, put_f32(m, to, 2, shape), h, &down.w));
+        h = rms_norm(&m->c, t, norm.w, norm.eps);
+        linear_many(&m->c, h, 2, (const struct weight *const[]){&gate.w, &up.w}, y);
+        float *only = get(m, linear(&m->c, glu(&m->c, h, &gate.w, &up.w, ACT_SILU), &down.w));
+        h = linear(&m->c, act_mul(&m->c, y[0], y[1], ACT_SILU), &down.w);
+        float *alone = get(m, h), *want = get(m, add_to(&m->c, put_f32(m, to, 2, shape), h));
+        expect_same("an MLP", only, alone, ROWS * OUT, 2 * rows_tolerance(m));
+        expect_same("an MLP of a residual stream", got, want, ROWS * OUT, 2 * rows_tolerance(m));
+        free(got), free(only), free(alone), free(want), free(x), free(to), free(bias);
+        matrix_free(&gate), matrix_free(&up), matrix_free(&down);
+        machine_clear(m);
+    }
+}
+
 static void test_around_products(void **state) {
     (void)state;
     each_machine(PRECISION_F32, check_around);
     each_machine(PRECISION_NATIVE, check_around);
+    each_machine(PRECISION_F32, check_mlp);
+    each_machine(PRECISION_NATIVE, check_mlp);
 }
 
 static void test_fused_products(void **state) {

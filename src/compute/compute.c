@@ -68,9 +68,26 @@ static void check_product(struct context *c, const char *op, struct tensor x,
          "%s: a bias must be %lld elements of F32", op, (long long)w->out);
 }
 
+// x of a product.
+static void product_rows(struct context *c, struct tensor x) {
+    bool narrow = ops(c)->narrows && x.type == DT_BF16 && x.dims == 2 && tensor_contiguous(x);
+    if (!narrow) f32_rows(c, "linear", "x", x);
+}
+
+// Of what only a product of w reads.
+static enum dtype read_by(const struct context *c, int64_t rows, const struct weight *w) {
+    return go(c) && w && ops(c)->narrows && ops(c)->narrows(c, rows, w) ? DT_BF16 : DT_F32;
+}
+
+static enum dtype gated_type(const struct context *c, int64_t rows, const struct weight *gate,
+                             const struct weight *up) {
+    enum dtype type = read_by(c, rows, gate);
+    return type == read_by(c, rows, up) ? type : DT_F32;
+}
+
 void linear_many(struct context *c, struct tensor x, int count, const struct weight *const w[],
                  struct tensor y[]) {
-    f32_rows(c, "linear", "x", x);
+    product_rows(c, x);
     want(c, x.dims == 2 && count >= 1 && count <= LINEAR_MAX, "linear: x is not a matrix");
     for (int i = 0; i < count; i++) {
         check_product(c, "linear", x, w[i]);
@@ -97,7 +114,8 @@ struct tensor glu(struct context *c, struct tensor x, const struct weight *gate,
         linear_many(c, x, 2, (const struct weight *const[]){gate, up}, y);
         return act_mul(c, y[0], y[1], act);
     }
-    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){x.n[0], gate->out});
+    enum dtype type = gated_type(c, x.n[0], gate, up);
+    struct tensor y = scratch_tensor(c, type, 2, (int64_t[]){x.n[0], gate->out});
     if (!c->err.set) ops(c)->glu(c, y, x, gate, up, act);
     return y;
 }
@@ -154,7 +172,7 @@ static bool around(struct context *c, struct around a) {
 struct tensor linear_to(struct context *c, struct tensor to, struct tensor x,
                         const struct weight *w) {
     f32_rows(c, "linear", "to", to);
-    f32_rows(c, "linear", "x", x);
+    product_rows(c, x);
     check_product(c, "linear", x, w);
     want(c, to.dims == 2 && x.dims == 2 && to.n[0] == x.n[0] && to.n[1] == w->out,
          "linear: %lld outputs do not go to %lld columns", (long long)w->out,
@@ -190,7 +208,8 @@ struct tensor normed_glu(struct context *c, struct tensor x, const struct rms *n
     check_product(c, "glu", x, gate);
     check_product(c, "glu", x, up);
     size_t mark = scratch_mark(c);
-    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){x.n[0], gate->out});
+    enum dtype type = gated_type(c, x.n[0], gate, up);
+    struct tensor y = scratch_tensor(c, type, 2, (int64_t[]){x.n[0], gate->out});
     struct around a = {x, norm, 2, (const struct weight *const[]){gate, up}, &y, RESULT_GATED, act};
     if (gate->out == up->out && around(c, a)) return y;
     scratch_release(c, mark);
@@ -353,7 +372,8 @@ struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
     has(c, !opt->selected.dims || ops(c)->select_keys, "attention to a selection");
     int64_t width = kv->v.n[3] ? kv->v.n[3] : opt->v_width;
     want(c, width > 0 && (kv->v.n[3] || width <= kv->k.n[3]), "attention: there are no values");
-    struct tensor y = scratch_tensor(c, DT_F32, 2, (int64_t[]){q.n[0], q.n[1] * width});
+    enum dtype type = read_by(c, q.n[0], opt->reader);
+    struct tensor y = scratch_tensor(c, type, 2, (int64_t[]){q.n[0], q.n[1] * width});
     if (!c->err.set) ops(c)->attention(c, y, q, kv, rows, opt);
     return y;
 }

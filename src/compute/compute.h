@@ -82,7 +82,7 @@ struct tensor embed(struct context *c, const struct weight *w, struct tensor ids
 // ids [n] I32: those at or over limit become 0 -> [n]. For a table that covers only some ids.
 struct tensor bound_ids(struct context *c, struct tensor ids, int64_t limit);
 
-// x [n, in] -> [n, out] = x w^T + bias
+// x [n, in], F32 or what glu or attention made in BF16 -> [n, out] = x w^T + bias
 struct tensor linear(struct context *c, struct tensor x, const struct weight *w);
 // Several products of the same x at once (q, k, v): y[i] = linear(x, w[i]). count <= LINEAR_MAX.
 enum { LINEAR_MAX = 4 };
@@ -110,7 +110,8 @@ enum activation {
     ACT_SIGMOID, // of gates
     ACT_NONE,    // x
 };
-// The gated half of an MLP: x [n, in] -> [n, width] = act(x gate^T) * (x up^T).
+// The gated half of an MLP: x [n, in] -> [n, width] = act(x gate^T) * (x up^T), of which only
+// products may be made: it may be in BF16.
 struct tensor glu(struct context *c, struct tensor x, const struct weight *gate,
                   const struct weight *up, enum activation act);
 struct tensor normed_glu(struct context *c, struct tensor x, const struct rms *norm,
@@ -190,6 +191,8 @@ struct attention_options {
     float soft_cap;      // a score becomes soft_cap * tanh(score / soft_cap); 0: it stays
     struct tensor sinks; // [heads] F32: a score for a token that has no value; dims 0: none
     int64_t v_width;     // of a cache without values: so many leading elements of a key are one
+    const struct weight *reader; // the product that alone reads the result, which may be in BF16;
+                                 // NULL: it is not
     // [n, top] I32 of select_keys: a row sees these tokens alone, and nothing but scale and v_width
     // of the above applies; dims 0: none
     struct tensor selected;

@@ -31,6 +31,9 @@ struct ops {
     // comes out is y, added to y, or for two matrices of the same shape act(y[0]) * y[1] in y[0].
     // False: not done, the composition is run. May be NULL
     bool (*around)(struct context *c, const struct around *a);
+    // Whether in a step of so many rows a product of w takes an x that only products read in BF16;
+    // it is then made so. May be NULL: never
+    bool (*narrows)(const struct context *c, int64_t rows, const struct weight *w);
     void (*act_mul)(struct context *c, struct tensor y, struct tensor a, struct tensor b,
                     enum activation act);
     void (*activate)(struct context *c, struct tensor x, enum activation act);

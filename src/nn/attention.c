@@ -132,7 +132,8 @@ struct tensor attention_forward(struct context *c, const struct attention *a, st
                                     .tuning = s->tuning,
                                     .tuning_floor = s->tuning_floor,
                                     .soft_cap = s->soft_cap,
-                                    .sinks = a->sinks};
+                                    .sinks = a->sinks,
+                                    .reader = s->gated ? NULL : &a->o};
     struct tensor out = attention(c, q, kv, rows, &opt);
     if (s->gated) out = act_mul(c, gate, out, ACT_SIGMOID);
     return output_linear(c, to, out, &a->o);

@@ -261,7 +261,7 @@ void cuda_attention(struct context *c, struct tensor y, struct tensor q, const s
                     const struct rows *rows, const struct attention_options *opt) {
     size_t mark = scratch_mark(c);
     struct attend a = {};
-    a.y = (float *)y.data, a.ldy = y.stride[0];
+    a.y = (float *)y.data, a.ldy = y.stride[0], a.narrow = y.type == DT_BF16;
     a.q = (const float *)q.data, a.ldq = q.stride[0];
     a.n = rows->n, a.heads = q.n[1], a.kv_heads = kv->k.n[1], a.group = a.heads / a.kv_heads;
     a.k = kv->k.data, a.v = kv->v.data, a.type = kv->k.type;
@@ -280,15 +280,22 @@ void cuda_attention(struct context *c, struct tensor y, struct tensor q, const s
     // n * kv_heads * splits is bounded where there are splits: room for the most of any n
     int64_t floats[] = {BLOCKS_EACH * c->dev->cuda->processors * a.group * (a.v_width + 2)};
     a.parts = (float *)scratch_tensor(c, DT_F32, 1, floats).data;
+    struct tensor wide = y; // of the kernels that don't write BF16; a dry run's y is F32
+    if (a.narrow) wide = scratch_tensor(c, DT_F32, y.dims, y.n);
+    if (c->dry && opt->reader) scratch_tensor(c, DT_BF16, y.dims, y.n);
     if (!c->dry && !c->err.set && a.n > 0) {
         choose_splits(c, &a);
-        if (!splittable(c, &a))
+        bool tiles = splittable(c, &a) && a.n >= TILE_ROWS * rows->runs && a.n >= TILE_ROWS &&
+                     attend_tiles(c, &a, kv->k.n[0]);
+        a.y = (float *)wide.data, a.ldy = wide.stride[0], a.narrow = false;
+        if (tiles)
+            ;
+        else if (!splittable(c, &a))
             launch(c, "attention", plain_kernel, dim3((unsigned)(a.n * a.heads)), THREADS,
                    (size_t)(a.k_width + a.v_width) * 4, a);
-        else if (a.n >= TILE_ROWS * rows->runs && a.n >= TILE_ROWS && attend_tiles(c, &a))
-            ;
         else if (!attend_steps(c, &a))
             a.type == DT_BF16 ? split<true>(c, &a) : split<false>(c, &a);
+        if (!tiles && y.type == DT_BF16) cuda_convert(c, y, wide);
     }
     scratch_release(c, mark);
 }

@@ -3,26 +3,7 @@
 // is a running one. Rows of several sequences in a block are taken one sequence after another.
 #include "compute/cuda/attend_tiles.cuh"
 
-enum { ROWS = 128, KEYS = 64, THREADS = 256 };
-
-// Rows of one sequence: what they see in all.
-struct segment {
-    int from, to; // of the block's rows
-    int32_t seq, first, last;
-};
-
-struct block_rows {
-    int32_t seq[ROWS], first[ROWS], last[ROWS];
-};
-
-static __device__ struct segment segment_at(const struct block_rows &b, int from, int count) {
-    struct segment s = {from, from, b.seq[from], b.first[from], b.last[from]};
-    for (; s.to < count && b.seq[s.to] == s.seq; s.to++) {
-        s.first = min(s.first, b.first[s.to]);
-        s.last = max(s.last, b.last[s.to]);
-    }
-    return s;
-}
+enum { KEYS = 64, THREADS = 256 };
 
 template <int D>
 static __device__ void copy_tile(uint16_t *k, uint16_t *v, const struct attend &a,
@@ -43,20 +24,19 @@ static __device__ void copy_tile(uint16_t *k, uint16_t *v, const struct attend &
 // + 8 (p / 2).
 template <int D, bool BRAIN>
 static __device__ void load_queries(uint32_t q[D / 16][4], const struct attend &a,
-                                    const int64_t row[2], const int32_t last[2], int64_t head) {
+                                    const int64_t row[2], const float scale[2], int64_t head) {
     int t = threadIdx.x % 4;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         bool there = row[h] < a.n;
         const float *from = a.q + row[h] * a.ldq + head * D;
-        float scale = scale_of(a, last[h]) * (a.soft_cap > 0 ? 1.0f : LOG2E);
 #pragma unroll
         for (int d = 0; d < D / 16; d++)
 #pragma unroll
             for (int p = 0; p < 2; p++) {
                 int at = d * 16 + 2 * t + 8 * p;
                 q[d][h + 2 * p] =
-                    there ? narrow<BRAIN>(from[at] * scale, from[at + 1] * scale) : 0u;
+                    there ? narrow<BRAIN>(from[at] * scale[h], from[at + 1] * scale[h]) : 0u;
             }
     }
 }
@@ -73,20 +53,17 @@ static __global__ void __launch_bounds__(THREADS)
     int64_t r0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * ROWS, head = blockIdx.y;
     int64_t kv_head = head / a.group;
     int count = (int)(a.n - r0 < ROWS ? a.n - r0 : ROWS);
-    if ((int)threadIdx.x < count) {
-        int32_t last = a.index[r0 + threadIdx.x];
-        rows.seq[threadIdx.x] = a.seq[r0 + threadIdx.x];
-        rows.last[threadIdx.x] = last;
-        rows.first[threadIdx.x] = (int32_t)first_seen(a, last);
-    }
+    read_rows(rows, a, r0, count);
     __syncthreads();
     int mine[2] = {(int)threadIdx.x / 32 * 16 + (int)threadIdx.x % 32 / 4, 0};
     mine[1] = mine[0] + 8;
     int64_t row[2] = {r0 + mine[0], r0 + mine[1]};
     int32_t last[2] = {mine[0] < count ? rows.last[mine[0]] : 0,
                        mine[1] < count ? rows.last[mine[1]] : 0};
+    float scale[2] = {mine[0] < count ? rows.scale[mine[0]] : 0.0f,
+                      mine[1] < count ? rows.scale[mine[1]] : 0.0f};
     uint32_t q[D / 16][4];
-    load_queries<D, BRAIN>(q, a, row, last, head);
+    load_queries<D, BRAIN>(q, a, row, scale, head);
     struct running<D> r = {};
     r.top[0] = r.top[1] = -INFINITY;
     for (int from = 0; from < count;) {
@@ -124,12 +101,10 @@ static __global__ void __launch_bounds__(THREADS)
         total += __shfl_xor_sync(~0u, total, 2);
         if (mine[h] >= count) continue;
         total += sink_of(a, head, r.top[h] / LOG2E);
-        float *y = a.y + row[h] * a.ldy + head * D + 2 * (threadIdx.x % 4);
+        int64_t at = row[h] * a.ldy + head * D + 2 * (threadIdx.x % 4);
 #pragma unroll
-        for (int d = 0; d < D / 8; d++) {
-            y[d * 8] = r.acc[d][2 * h] / total;
-            y[d * 8 + 1] = r.acc[d][2 * h + 1] / total;
-        }
+        for (int d = 0; d < D / 8; d++)
+            put_pair(a, at + d * 8, r.acc[d][2 * h] / total, r.acc[d][2 * h + 1] / total);
     }
 }
 
@@ -144,9 +119,11 @@ template <int D, bool BRAIN> static void launch_tiles(struct context *c, const s
     launch(c, "attention", kernel, grid, THREADS, (size_t)size, *a);
 }
 
-bool attend_tiles(struct context *c, const struct attend *a) {
+bool attend_tiles(struct context *c, const struct attend *a, int64_t pages) {
     bool brain = a->type == DT_BF16;
-    if (a->k_width != a->v_width || a->v == a->k) return false;
+    bool aligned = ((uintptr_t)a->q | (uintptr_t)a->y | (size_t)(a->ldq | a->ldy) * 4) % 8 == 0;
+    if (a->k_width != a->v_width || a->v == a->k || !aligned) return false;
+    if (c->dev->cuda->hopper && attend_hopper(c, a, pages)) return true;
     if (a->k_width == 128)
         brain ? launch_tiles<128, true>(c, a) : launch_tiles<128, false>(c, a);
     else if (a->k_width == 64)

@@ -7,7 +7,48 @@
 
 enum { PAD = 8 };
 
+// --- a block's rows ------------------------------------------------------------------------------
+
+enum { ROWS = 128 };
 static const float LOG2E = 1.4426950408889634f;
+
+struct block_rows {
+    int32_t seq[ROWS], first[ROWS], last[ROWS]; // the first and last token that each sees
+    float scale[ROWS];                          // of its scores, which are powers of 2 or capped
+};
+
+// By at least ROWS threads: the rows [row, row + count).
+static __device__ __forceinline__ void read_rows(struct block_rows &b, const struct attend &a,
+                                                 int64_t row, int count) {
+    if ((int)threadIdx.x >= count) return;
+    int32_t last = a.index[row + threadIdx.x];
+    b.seq[threadIdx.x] = a.seq[row + threadIdx.x];
+    b.last[threadIdx.x] = last;
+    b.first[threadIdx.x] = (int32_t)first_seen(a, last);
+    b.scale[threadIdx.x] = scale_of(a, last) * (a.soft_cap > 0 ? 1.0f : LOG2E);
+}
+
+// Rows of one sequence, in its order: what they see in all.
+struct segment {
+    int from, to; // of the block's rows
+    int32_t seq, first, last;
+};
+
+// By whole warps.
+static __device__ __forceinline__ struct segment segment_at(const struct block_rows &b, int from,
+                                                            int count) {
+    int32_t seq = b.seq[from];
+    int to = count, lane = threadIdx.x % 32;
+    for (int i = from; i < count; i += 32) {
+        unsigned others = __ballot_sync(~0u, i + lane < count && b.seq[i + lane] != seq);
+        if (!others) continue;
+        to = i + __ffs((int)others) - 1;
+        break;
+    }
+    return {from, to, seq, b.first[from], b.last[to - 1]};
+}
+
+// --- tiles ---------------------------------------------------------------------------------------
 
 static __device__ __forceinline__ float power2(float x) {
     float y;
@@ -37,6 +78,15 @@ static __device__ __forceinline__ void mma(float acc[4], const uint32_t a[4], ui
                      "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Two of y's elements that follow each other.
+static __device__ __forceinline__ void put_pair(const struct attend &a, int64_t at, float low,
+                                                float high) {
+    if (a.narrow)
+        *(uint32_t *)((__nv_bfloat16 *)a.y + at) = pack(low, high);
+    else
+        *(float2 *)(a.y + at) = make_float2(low, high);
 }
 
 // Four 8x8 matrices from rows whose addresses lanes give; `turned` transposes each.

@@ -12,6 +12,8 @@ enum { WORKSPACE = 64 << 20, PLANS = 64 };
 
 struct plan {
     int64_t n, out, in, ldy, ldw;
+    enum dtype type; // of y
+    bool add;
     cublasLtMatmulAlgo_t algo;
 };
 
@@ -89,7 +91,8 @@ static bool describe(const struct blas *b, struct problem *p, const struct plan 
            !b->desc_set(&p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &turn, sizeof turn) &&
            !b->layout_init(&p->w, sizeof p->w, CUDA_R_16BF, in, out, s->ldw) &&
            !b->layout_init(&p->x, sizeof p->x, CUDA_R_16BF, in, n, s->in) &&
-           !b->layout_init(&p->y, sizeof p->y, CUDA_R_32F, out, n, s->ldy);
+           !b->layout_init(&p->y, sizeof p->y, s->type == DT_BF16 ? CUDA_R_16BF : CUDA_R_32F, out,
+                           n, s->ldy);
 }
 
 static bool choose(struct blas *b, struct problem *p, struct plan *s) {
@@ -112,7 +115,8 @@ static const struct plan *plan_for(struct blas *b, struct problem *p, struct pla
     for (int i = 0; i < PLANS && i < b->plans; i++) {
         struct plan *s = &b->plan[i];
         if (s->n == wanted.n && s->out == wanted.out && s->in == wanted.in &&
-            s->ldy == wanted.ldy && s->ldw == wanted.ldw)
+            s->ldy == wanted.ldy && s->ldw == wanted.ldw && s->type == wanted.type &&
+            s->add == wanted.add)
             return s;
     }
     if (!choose(b, p, &wanted)) return NULL;
@@ -121,13 +125,14 @@ static const struct plan *plan_for(struct blas *b, struct problem *p, struct pla
     return s;
 }
 
-bool blas_product(struct blas *b, cudaStream_t stream, float *y, int64_t ldy, const void *x,
-                  const void *w, int64_t ldw, int64_t n, int64_t out, int64_t in) {
-    struct plan wanted = {.n = n, .out = out, .in = in, .ldy = ldy, .ldw = ldw};
+bool blas_product(struct blas *b, cudaStream_t stream, struct tensor y, bool add, const void *x,
+                  const void *w, int64_t ldw, int64_t in) {
+    struct plan wanted = {.n = y.n[0], .out = y.n[1], .in = in, .ldy = y.stride[0], .ldw = ldw};
+    wanted.type = y.type, wanted.add = add;
     struct problem p;
-    float one = 1, zero = 0;
+    float one = 1, keep = add ? 1 : 0;
     if (!describe(b, &p, &wanted)) return false;
     const struct plan *s = plan_for(b, &p, wanted);
-    return s && !b->matmul(b->handle, &p.desc, &one, w, &p.w, x, &p.x, &zero, y, &p.y, y, &p.y,
-                           &s->algo, b->workspace, WORKSPACE, stream);
+    return s && !b->matmul(b->handle, &p.desc, &one, w, &p.w, x, &p.x, &keep, y.data, &p.y, y.data,
+                           &p.y, &s->algo, b->workspace, WORKSPACE, stream);
 }

@@ -128,6 +128,7 @@ static const struct ops cuda_ops = {
     .linear = cuda_linear,
     .glu = cuda_glu,
     .around = cuda_around,
+    .narrows = cuda_narrows,
     .act_mul = cuda_act_mul,
     .activate = cuda_activate,
     .rms_norm = cuda_rms_norm,
@@ -187,6 +188,13 @@ int cuda_devices(void) {
     return 0;
 }
 
+static bool find_encoder(void **encode_map) {
+    enum cudaDriverEntryPointQueryResult found;
+    return cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", encode_map, 12000,
+                                            cudaEnableDefault, &found) == cudaSuccess &&
+           found == cudaDriverEntryPointSuccess;
+}
+
 struct device *cuda_open(int index, struct error *e) {
     struct cudaDeviceProp p;
     int count = cuda_devices();
@@ -220,6 +228,7 @@ struct device *cuda_open(int index, struct error *e) {
     d->cuda->stream = stream;
     d->cuda->arrived = arrived;
     d->cuda->pairs = p.major >= 9;
+    d->cuda->hopper = p.major == 9 && p.minor == 0 && find_encoder(&d->cuda->encode_map);
     d->cuda->block_shared = p.sharedMemPerBlockOptin;
     d->cuda->all_shared = p.sharedMemPerMultiprocessor;
     d->cuda->blas = blas_open();

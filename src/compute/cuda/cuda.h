@@ -21,6 +21,8 @@ struct cuda {
     bool is_recording, is_single;    // a step, of one row
     int32_t *arrived;                // [ARRIVED] counters of blocks, zeros between launches
     bool pairs;                      // a launch may begin while the one before it ends
+    bool hopper;                     // runs what is compiled for sm_90a ...
+    void *encode_map;                // ... with the driver's cuTensorMapEncodeTiled
     size_t block_shared, all_shared; // shared memory of a block at most, and of a processor
 };
 
@@ -30,9 +32,10 @@ bool cuda_ok(struct error *e, cudaError_t status, const char *what);
 // cuBLASLt: NULL when the machine has none.
 struct blas *blas_open(void);
 void blas_close(struct blas *b);
-// y [n, out] F32 = x [n, in] w [out, in]^T of BF16; ldy and ldw from row to row. False: not done.
-bool blas_product(struct blas *b, cudaStream_t s, float *y, int64_t ldy, const void *x,
-                  const void *w, int64_t ldw, int64_t n, int64_t out, int64_t in);
+// y [n, out] F32 or BF16 = x [n, in] w [out, in]^T of BF16, or y += that; ldw from row to row.
+// False: not done.
+bool blas_product(struct blas *b, cudaStream_t s, struct tensor y, bool add, const void *x,
+                  const void *w, int64_t ldw, int64_t in);
 
 void cuda_embed(struct context *c, struct tensor y, const struct weight *w, struct tensor ids);
 void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor x,
@@ -40,10 +43,17 @@ void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor 
 void cuda_glu(struct context *c, struct tensor y, struct tensor x, const struct weight *gate,
               const struct weight *up, enum activation act);
 bool cuda_around(struct context *c, const struct around *a);
+bool cuda_around_many(struct context *c, const struct around *a); // its part for many rows
+bool cuda_narrows(const struct context *c, int64_t rows, const struct weight *w);
 void cuda_act_mul(struct context *c, struct tensor y, struct tensor a, struct tensor b,
                   enum activation act);
 void cuda_activate(struct context *c, struct tensor x, enum activation act);
 void cuda_rms_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w, float eps);
+// y [n, width] BF16; rows of x begin at multiples of 16 bytes, and so long are those of y too
+void cuda_rms_norm_narrow(struct context *c, struct tensor y, struct tensor x,
+                          const struct rms *norm);
+// to BF16 from F32, or the other way; both contiguous
+void cuda_convert(struct context *c, struct tensor to, struct tensor from);
 void cuda_layer_norm(struct context *c, struct tensor y, struct tensor x, struct tensor w,
                      struct tensor b, float eps);
 void cuda_add_to(struct context *c, struct tensor x, struct tensor y);

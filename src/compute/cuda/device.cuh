@@ -82,6 +82,12 @@ static __device__ __forceinline__ float float_at(const void *p, enum dtype type,
     return __bfloat162float(((const __nv_bfloat16 *)p)[i]);
 }
 
+// A pair of bf16.
+static __device__ __forceinline__ uint32_t pack(float low, float high) {
+    __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
+    return *(uint32_t *)&v;
+}
+
 static __device__ __forceinline__ float warp_sum(float v) {
     for (int d = 16; d > 0; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
     return v;

@@ -131,30 +131,38 @@ template <int BITS> static void launch_some(struct context *c, struct some f, fl
 
 // --- many rows -----------------------------------------------------------------------------------
 
-// `count` rows from `row` on as bf16, in order; one lane of 32 elements a thread.
+// `count` rows from `row` on as bf16, in order; one lane of 32 elements a thread. Where those
+// follow each other, the threads of a warp pass them on, so that what they write at once does.
 template <int BITS>
-static __global__ void expand_kernel(__nv_bfloat16 *y, struct matrix m, struct shape s, int64_t row,
-                                     int64_t count) {
-    wait_for_input();
+static __global__ void __launch_bounds__(256)
+    expand_kernel(__nv_bfloat16 *y, struct matrix m, struct shape s, int64_t row, int64_t count) {
+    __shared__ uint4 passed[256 * 4]; // a thread's blocks, out of order for the banks' sake
+    constexpr bool whole = BITS != DENSE_BF16 && BITS != DENSE_F16;
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, lanes = ceil_div(s.in, CHUNK) * 4;
-    if (i >= count * lanes) return;
-    int64_t r = i / lanes;
-    int k = (int)(i % lanes / 4) * CHUNK;
-    int t = (int)(i % 4);
+    bool there = i < count * lanes;
+    int64_t r = there ? i / lanes : 0;
+    int k = there ? (int)(i % lanes / 4) * CHUNK : 0, t = (int)(i % 4);
     weight_row<BITS> w;
     w.load(m, s, row + r, k, t);
+    wait_for_input();
+    uint4 block[4];
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        int at = k + weight_row<BITS>::offset(t, j);
-        if (at >= s.in) continue;
         struct eight e = w.expand(j);
         const __nv_bfloat16 *v = (const __nv_bfloat16 *)e.pair;
         __nv_bfloat16 ordered[8];
 #pragma unroll
         for (int p = 0; p < 8; p++) ordered[paired_at<BITS>(p)] = v[p];
-        *(uint4 *)(y + r * s.in + at) =
-            make_uint4(*(uint32_t *)&ordered[0], *(uint32_t *)&ordered[2], *(uint32_t *)&ordered[4],
-                       *(uint32_t *)&ordered[6]);
+        block[j] = make_uint4(*(uint32_t *)&ordered[0], *(uint32_t *)&ordered[2],
+                              *(uint32_t *)&ordered[4], *(uint32_t *)&ordered[6]);
+        if (whole) passed[threadIdx.x * 4 + (j ^ (threadIdx.x / 2 & 3))] = block[j];
+    }
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        int at = k + 32 * j + 8 * t, from = threadIdx.x / 4 * 4 + j;
+        if (whole) block[j] = passed[from * 4 + (t ^ (from / 2 & 3))];
+        if (there && at < s.in) *(uint4 *)(y + r * s.in + at) = block[j];
     }
 }
 
@@ -223,17 +231,16 @@ static void some(struct context *c, struct tensor y, struct rounded *x, const st
 #undef CALL
 }
 
-// False: cuBLASLt would not.
-static bool many(struct context *c, struct tensor y, struct rounded *x, const struct weight *w,
-                 const struct work *k, int kind) {
+// y = x w^T, or y += that, for x [n, in] BF16; without w's bias. False: cuBLASLt would not.
+static bool multiply(struct context *c, struct tensor y, struct tensor x, const struct weight *w,
+                     const struct work *k, bool add) {
     struct cuda *d = c->dev->cuda;
-    int64_t n = x->x.n[0];
-    round_once(c, x, false);
+    int kind = kind_of(w);
     for (int64_t row = 0; row < w->out && !c->err.set; row += k->band) {
         int64_t count = w->out - row < k->band ? w->out - row : k->band;
         const void *band = (const uint16_t *)w->data.data + row * w->data.stride[0];
         if (kind != DENSE_BF16) {
-            struct matrix m = matrix_of(w, (float *)y.data, y.stride[0]);
+            struct matrix m = matrix_of(w, NULL, 0);
             struct shape s = shape_of(w);
 #define CALL(KIND, AHEAD, BLOCKS) launch_expand<KIND>(c, k->w.data, m, s, row, count)
             BY_KIND(kind, CALL)
@@ -241,14 +248,117 @@ static bool many(struct context *c, struct tensor y, struct rounded *x, const st
             band = k->w.data;
         }
         int64_t ld = kind == DENSE_BF16 ? w->data.stride[0] : w->in;
-        if (!blas_product(d->blas, d->stream, (float *)y.data + row, y.stride[0], x->room.data,
-                          band, ld, n, count, w->in))
-            return false;
+        struct tensor part = tensor_slice(y, 1, row, count);
+        if (blas_product(d->blas, d->stream, part, add, x.data, band, ld, w->in)) continue;
+        if (row == 0) return false;
+        fail(&c->err, "cuBLASLt refused the last of several products that make up one");
     }
-    if (w->bias.dims)
-        launch(c, "linear", add_bias_kernel, dim3((unsigned)ceil_div(n * w->out, 256)), 256, 0,
-               (float *)y.data, y.stride[0], n, w->out, (const float *)w->bias.data);
     return true;
+}
+
+static void add_bias(struct context *c, struct tensor y, const struct weight *w) {
+    if (!w->bias.dims) return;
+    launch(c, "linear", add_bias_kernel, dim3((unsigned)ceil_div(y.n[0] * w->out, 256)), 256, 0,
+           (float *)y.data, y.stride[0], y.n[0], w->out, (const float *)w->bias.data);
+}
+
+static bool many(struct context *c, struct tensor y, struct rounded *x, const struct weight *w,
+                 const struct work *k) {
+    round_once(c, x, false);
+    if (!multiply(c, y, x->room, w, k, false)) return false;
+    add_bias(c, y, w);
+    return true;
+}
+
+// --- many rows, with what is around them ---------------------------------------------------------
+
+// y [n, width] = act(gate) * up, 8 elements a thread.
+static __global__ void gate_kernel(uint4 *y, const uint4 *gate, const uint4 *up, int64_t eights,
+                                   int64_t width, const float *gate_bias, const float *up_bias,
+                                   int act) {
+    wait_for_input();
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= eights) return;
+    uint4 both[2] = {gate[i], up[i]};
+    const uint32_t *g = (const uint32_t *)&both[0], *u = (const uint32_t *)&both[1];
+    int64_t column = i * 8 % width;
+    uint32_t out[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        float2 a = __bfloat1622float2(*(const __nv_bfloat162 *)&g[k]);
+        float2 b = __bfloat1622float2(*(const __nv_bfloat162 *)&u[k]);
+        const float *plus = gate_bias + column + 2 * k;
+        if (gate_bias) a.x += plus[0], a.y += plus[1];
+        plus = up_bias + column + 2 * k;
+        if (up_bias) b.x += plus[0], b.y += plus[1];
+        out[k] = pack(activated(a.x, act) * b.x, activated(a.y, act) * b.y);
+    }
+    y[i] = make_uint4(out[0], out[1], out[2], out[3]);
+}
+
+static const float *bias_data(const struct weight *w) {
+    return (const float *)(w->bias.dims ? w->bias.data : NULL);
+}
+
+// Gate and up are in BF16 too.
+static bool gate_many(struct context *c, const struct around *a, struct tensor x) {
+    const struct weight *const *w = a->w;
+    struct tensor y = a->y[0], part[2];
+    for (int i = 0; i < 2; i++) {
+        size_t mark;
+        part[i] = scratch_tensor(c, DT_BF16, 2, y.n);
+        mark = scratch_mark(c);
+        struct work k = reserve(c, y.n[0], w[i]);
+        if (c->err.set || !multiply(c, part[i], x, w[i], &k, false)) return false;
+        scratch_release(c, mark);
+    }
+    int64_t eights = tensor_count(y) / 8;
+    launch(c, "glu", gate_kernel, dim3((unsigned)ceil_div(eights, 256)), 256, 0, (uint4 *)y.data,
+           (const uint4 *)part[0].data, (const uint4 *)part[1].data, eights, y.n[1],
+           bias_data(w[0]), bias_data(w[1]), (int)a->act);
+    return true;
+}
+
+bool cuda_narrows(const struct context *c, int64_t rows, const struct weight *w) {
+    return c->precision == PRECISION_NATIVE && c->dev->cuda->blas && rows > SOME && kind_of(w) &&
+           w->out % 8 == 0;
+}
+
+static struct tensor input_many(struct context *c, const struct around *a) {
+    if (a->x.type == DT_BF16) return a->x;
+    struct tensor x = scratch_tensor(c, DT_BF16, 2, a->x.n);
+    if (c->err.set) return x;
+    if (a->norm)
+        cuda_rms_norm_narrow(c, x, a->x, a->norm);
+    else
+        round_x(c, x, a->x, false);
+    return x;
+}
+
+static bool products_many(struct context *c, const struct around *a, struct tensor x) {
+    for (int i = 0; i < a->count; i++) {
+        size_t mark = scratch_mark(c);
+        struct work k = reserve(c, x.n[0], a->w[i]);
+        if (c->err.set || !multiply(c, a->y[i], x, a->w[i], &k, a->result == RESULT_ADDED))
+            return false;
+        add_bias(c, a->y[i], a->w[i]);
+        scratch_release(c, mark);
+    }
+    return true;
+}
+
+bool cuda_around_many(struct context *c, const struct around *a) {
+    bool is_gated = a->result == RESULT_GATED;
+    for (int i = 0; i < a->count; i++)
+        if (!cuda_narrows(c, a->x.n[0], a->w[i])) return false;
+    if (is_gated && a->y[0].type != DT_BF16) return false;
+    size_t norm = a->norm && a->norm->w.dims ? (size_t)a->norm->w.data : 0;
+    if (a->norm && ((size_t)a->x.data | (size_t)a->x.stride[0] * 4 | norm) % 16) return false;
+    size_t mark = scratch_mark(c);
+    struct tensor x = input_many(c, a);
+    bool done = !c->err.set && (is_gated ? gate_many(c, a, x) : products_many(c, a, x));
+    scratch_release(c, mark);
+    return done;
 }
 
 static void product(struct context *c, struct tensor y, struct rounded *x, const struct weight *w) {
@@ -260,9 +370,21 @@ static void product(struct context *c, struct tensor y, struct rounded *x, const
         bool blas = c->dev->cuda->blas && (kind == DENSE_BF16 || n > SOME);
         if (!kind)
             exact(c, y, x->x, w);
-        else if (!blas || !many(c, y, x, w, &k, kind))
+        else if (!blas || !many(c, y, x, w, &k))
             some(c, y, x, w, &k, kind);
     }
+    scratch_release(c, mark);
+}
+
+// x BF16, which a product of another weight would have taken.
+static void linear_narrow(struct context *c, int count, struct tensor y[], struct tensor x,
+                          const struct weight *const w[]) {
+    struct around a = {x, NULL, count, w, y, RESULT_IS, ACT_SILU};
+    if (c->err.set || cuda_around_many(c, &a)) return;
+    size_t mark = scratch_mark(c);
+    struct tensor wide = scratch_tensor(c, DT_F32, 2, x.n);
+    if (!c->err.set) cuda_convert(c, wide, x);
+    cuda_linear(c, count, y, wide, w);
     scratch_release(c, mark);
 }
 
@@ -270,6 +392,10 @@ void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor 
                  const struct weight *const w[]) {
     int64_t n = x.n[0];
     if (!n && !c->dry) return;
+    if (x.type == DT_BF16) {
+        linear_narrow(c, count, y, x, w);
+        return;
+    }
     bool fast = c->precision == PRECISION_NATIVE;
     size_t mark = scratch_mark(c);
     struct rounded q = {x, {}, NOT_YET}; // once for all
@@ -296,6 +422,11 @@ void cuda_glu(struct context *c, struct tensor y, struct tensor x, const struct 
               const struct weight *up, enum activation act) {
     const struct weight *const w[] = {gate, up};
     struct tensor pair[] = {y, y};
+    if (y.type == DT_BF16) {
+        struct around a = {x, NULL, 2, w, &y, RESULT_GATED, act};
+        if (!cuda_around_many(c, &a)) fail(&c->err, "cuBLASLt refused a product");
+        return;
+    }
     if (!c->dry && c->precision == PRECISION_NATIVE && x.n[0] && is_few(x.n[0], gate->in) &&
         kind_of(gate) && same_kind(gate, up)) {
         struct around a = {x, NULL, 2, w, &y, RESULT_GATED, act};

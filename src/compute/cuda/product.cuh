@@ -33,11 +33,6 @@ struct eight {
     uint32_t pair[4];
 };
 
-static __device__ __forceinline__ uint32_t pack(float low, float high) {
-    __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
-    return *(uint32_t *)&v;
-}
-
 // BITS 16: dense BF16; 17: dense F16; else affine codes of that many bits.
 enum { DENSE_BF16 = 16, DENSE_F16 = 17 };
 

@@ -317,6 +317,53 @@ void cuda_layer_norm(struct context *c, struct tensor y, struct tensor x, struct
     norm(c, y, x, w, b, eps, true);
 }
 
+// One block of NARROW threads a row, which it reads twice; 4 columns a thread.
+enum { NARROW = 256 };
+static __global__ void narrow_norm_kernel(uint2 *y, const float *x, int64_t ldx, int width,
+                                          const float *w, float eps) {
+    wait_for_input();
+    const float4 *from = (const float4 *)(x + blockIdx.x * ldx), *by = (const float4 *)w;
+    int fours = width / 4;
+    float square = 0;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < fours; i += NARROW) {
+        float4 v = from[i];
+        square += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    }
+    float scale = 1.0f / sqrtf(block_sum(square) / (float)width + eps);
+    y += (int64_t)blockIdx.x * fours;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < fours; i += NARROW) {
+        float4 v = from[i], u = w ? by[i] : make_float4(1, 1, 1, 1);
+        y[i] = make_uint2(pack(v.x * scale * u.x, v.y * scale * u.y),
+                          pack(v.z * scale * u.z, v.w * scale * u.w));
+    }
+}
+
+void cuda_rms_norm_narrow(struct context *c, struct tensor y, struct tensor x,
+                          const struct rms *norm) {
+    launch(c, "rms_norm", narrow_norm_kernel, dim3((unsigned)x.n[0]), NARROW, 0, (uint2 *)y.data,
+           (const float *)x.data, x.stride[0], (int)x.n[1],
+           (const float *)(norm->w.dims ? norm->w.data : NULL), norm->eps);
+}
+
+static __global__ void convert_kernel(void *to, const void *from, int64_t n, bool narrow) {
+    wait_for_input();
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= n) return;
+    if (narrow)
+        ((__nv_bfloat16 *)to)[i] = __float2bfloat16_rn(((const float *)from)[i]);
+    else
+        ((float *)to)[i] = __bfloat162float(((const __nv_bfloat16 *)from)[i]);
+}
+
+void cuda_convert(struct context *c, struct tensor to, struct tensor from) {
+    int64_t n = tensor_count(to);
+    if (!n) return;
+    launch(c, "a conversion", convert_kernel, dim3((unsigned)ceil_div(n, THREADS)), THREADS, 0,
+           to.data, (const void *)from.data, n, to.type == DT_BF16);
+}
+
 // --- rotations and the cache ---------------------------------------------------------------------
 
 struct rotation {
@@ -420,58 +467,65 @@ struct place {
     struct tensor k_cache, v_cache;
     const int32_t *table, *seq, *index;
     int64_t pages;
+    int each; // heads a warp, which share a row's sines
 };
 
-enum { PLACE_WARPS = 4, PLACE_WIDTH = 256 };
+enum { PLACE_WARPS = 4, PLACE_WIDTH = 256, PLACE_MANY = 128, PLACE_EACH = 6 };
 
-// A warp a head (x) of a row (y): queries in place, keys and values to the cache.
+// A warp `each` heads (x) of a row (y): queries in place, keys and values to the cache.
 static __global__ void place_kernel(const __grid_constant__ struct place p) {
     __shared__ float heads[PLACE_WARPS][PLACE_WIDTH], waves[PLACE_WARPS][PLACE_WIDTH];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, at = blockIdx.x * PLACE_WARPS + warp;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int begin = (blockIdx.x * PLACE_WARPS + warp) * p.each;
+    int end = min(begin + p.each, p.q.count + p.k.count + p.v.count);
     int64_t row = blockIdx.y;
-    if (at >= p.q.count + p.k.count + p.v.count) return;
-    bool value = at >= p.q.count + p.k.count, key = !value && at >= p.q.count;
-    const struct heads &h = value ? p.v : key ? p.k : p.q;
-    int head = value ? at - p.q.count - p.k.count : key ? at - p.q.count : at;
-    float *from = h.p + row * h.ld + head * h.width, *own = heads[warp], *wave = waves[warp];
-    const struct tensor &cache = value ? p.v_cache : p.k_cache;
-    int size = (int)cache.n[2], place = p.index[row], pairs = p.turned && !value ? p.r.pairs : 0;
+    if (begin >= end) return;
+    float *own = heads[warp], *wave = waves[warp];
+    int size = (int)p.k_cache.n[2], place = p.index[row];
     int64_t page = p.table[p.seq[row] * p.pages + place / size];
-    int64_t slot = (page * cache.n[1] + head) * size + place % size;
     const float *freq = p.r.long_freq && p.r.length[row] > p.r.longest ? p.r.long_freq : p.r.freq;
-    for (int pair = lane; pair < pairs; pair += 32)
+    int turns = p.turned && begin < p.q.count + p.k.count ? (int)p.r.pairs : 0;
+    for (int pair = lane; pair < turns; pair += 32)
         sincosf((float)p.r.pos[row] * freq[pair], &wave[2 * pair], &wave[2 * pair + 1]);
-    float w[PLACE_WIDTH / 32], sum = 0;
+    for (int at = begin; at < end; at++) {
+        bool value = at >= p.q.count + p.k.count, key = !value && at >= p.q.count;
+        const struct heads &h = value ? p.v : key ? p.k : p.q;
+        int head = value ? at - p.q.count - p.k.count : key ? at - p.q.count : at;
+        float *from = h.p + row * h.ld + head * h.width;
+        const struct tensor &cache = value ? p.v_cache : p.k_cache;
+        int64_t slot = (page * cache.n[1] + head) * size + place % size;
+        float w[PLACE_WIDTH / 32], sum = 0;
 #pragma unroll
-    for (int k = 0; k < PLACE_WIDTH / 32; k++) {
-        int i = lane + 32 * k;
-        bool there = p.normed && !value && h.norm && i < h.width;
-        w[k] = there ? h.norm[(h.norm_each ? head * h.width : 0) + i] : 1.0f;
-    }
-    wait_for_input();
-    for (int i = lane; i < h.width; i += 32) own[i] = from[i];
-    if (!value && p.normed) {
-        for (int i = lane; i < h.width; i += 32) sum += own[i] * own[i];
-        float scale = 1.0f / sqrtf(warp_sum(sum) / (float)h.width + p.eps);
+        for (int k = 0; k < PLACE_WIDTH / 32; k++) {
+            int i = lane + 32 * k;
+            bool there = p.normed && !value && h.norm && i < h.width;
+            w[k] = there ? h.norm[(h.norm_each ? head * h.width : 0) + i] : 1.0f;
+        }
+        if (at == begin) wait_for_input();
+        for (int i = lane; i < h.width; i += 32) own[i] = from[i];
+        if (!value && p.normed) {
+            for (int i = lane; i < h.width; i += 32) sum += own[i] * own[i];
+            float scale = 1.0f / sqrtf(warp_sum(sum) / (float)h.width + p.eps);
 #pragma unroll
-        for (int k = 0; k < PLACE_WIDTH / 32; k++)
-            if (lane + 32 * k < h.width) own[lane + 32 * k] *= scale * w[k];
+            for (int k = 0; k < PLACE_WIDTH / 32; k++)
+                if (lane + 32 * k < h.width) own[lane + 32 * k] *= scale * w[k];
+        }
+        __syncwarp();
+        for (int pair = lane; pair < (value ? 0 : turns); pair += 32) {
+            float sine = wave[2 * pair] * p.r.scale, cosine = wave[2 * pair + 1] * p.r.scale;
+            int a = p.r.interleaved ? 2 * pair : pair;
+            int b = p.r.interleaved ? a + 1 : a + (int)p.r.pairs;
+            float was = own[a], other = own[b];
+            own[a] = was * cosine - other * sine;
+            own[b] = other * cosine + was * sine;
+        }
+        __syncwarp();
+        for (int i = lane; i < h.width; i += 32)
+            if (value || key)
+                put_float(cache.data, cache.type, slot * h.width + i, own[i]);
+            else
+                from[i] = own[i];
     }
-    __syncwarp();
-    for (int pair = lane; pair < pairs; pair += 32) {
-        float sine = wave[2 * pair] * p.r.scale, cosine = wave[2 * pair + 1] * p.r.scale;
-        int a = p.r.interleaved ? 2 * pair : pair, b = p.r.interleaved ? a + 1 : a + (int)p.r.pairs;
-        float was = own[a], other = own[b];
-        own[a] = was * cosine - other * sine;
-        own[b] = other * cosine + was * sine;
-    }
-    __syncwarp();
-    if (!value && !key) {
-        for (int i = lane; i < h.width; i += 32) from[i] = own[i];
-        return;
-    }
-    for (int i = lane; i < h.width; i += 32)
-        put_float(cache.data, cache.type, slot * h.width + i, own[i]);
 }
 
 static struct heads heads_of(struct tensor t, struct tensor norm) {
@@ -497,7 +551,8 @@ bool cuda_place_heads(struct context *c, const struct kv *kv, const struct rows 
     t.table = (const int32_t *)kv->table.data, t.pages = kv->table.n[1];
     t.seq = (const int32_t *)rows->seq.data, t.index = (const int32_t *)rows->index.data;
     if (!rows->n) return true;
-    dim3 grid((unsigned)ceil_div(t.q.count + t.k.count + t.v.count, PLACE_WARPS),
+    t.each = rows->n >= PLACE_MANY ? PLACE_EACH : 1; // many rows keep all processors busy
+    dim3 grid((unsigned)ceil_div(t.q.count + t.k.count + t.v.count, PLACE_WARPS * t.each),
               (unsigned)rows->n);
     launch(c, "place_heads", place_kernel, grid, PLACE_WARPS * 32, 0, t);
     return true;

@@ -176,6 +176,7 @@ static bool launch_stream(struct context *c, const struct stream &f, bool gated)
 bool cuda_around(struct context *c, const struct around *a) {
     const struct weight *const *w = a->w;
     int kind = kind_of(w[0]);
+    if (a->x.n[0] > 1) return cuda_around_many(c, a);
     bool is_gated = a->result == RESULT_GATED, four_bits = kind == FOUR_BF16;
     if (c->precision != PRECISION_NATIVE || a->x.n[0] != 1) return false;
     if ((kind != DENSE_BF16 && !four_bits) || (uintptr_t)a->x.data % 16) return false;

@@ -111,11 +111,12 @@ static void test_linear(void **state) {
 
 // Rows and outputs of more than one tile, and k of more than one chunk, as few threads get them.
 static void check_tiles(struct machine *m) {
-    static const int64_t shapes[][3] = {
-        {1, 2080, 300}, {8, 4128, 40}, {70, 264, 150}, {230, 160, 70}};
+    static const int64_t shapes[][3] = {{1, 2080, 300}, {8, 4128, 40},  {70, 264, 150},
+                                        {230, 160, 70}, {16, 512, 300}, {140, 1024, 20},
+                                        {50, 768, 75},  {20, 1536, 40}};
     if (m->threads > 1) return;
     for (int l = 1; l < LAYOUTS; l++)
-        for (int s = 0; s < 4; s++) {
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             int64_t n = shapes[s][0], in = whole_groups(&layouts[l], shapes[s][1]);
             struct matrix a = make_matrix(m, &layouts[l], shapes[s][2], in);
             struct deviation d = {0};
@@ -285,10 +286,10 @@ static void check_fused(struct machine *m) {
 // What is around a product gives what its parts give: a norm before, a residual stream or a gate
 // after.
 static void check_around(struct machine *m) {
-    static const int kinds[] = {0, 2, 4, 5, 9, LAYOUTS - 1};
+    static const int kinds[] = {0, 2, 4, 5, 9, LAYOUTS - 1, LAYOUTS - 1};
     for (size_t l = 0; l < sizeof kinds / sizeof *kinds; l++)
         for (int64_t n = 1; n < 60; n = n * 7 + 1) {
-            int64_t in = whole_groups(&layouts[kinds[l]], l % 2 ? 2336 : 224);
+            int64_t in = whole_groups(&layouts[kinds[l]], l % 2 ? 2336 : l == 6 ? 1280 : 224);
             struct matrix a = make_matrix(m, &layouts[kinds[l]], 75, in);
             struct matrix b = make_matrix(m, &layouts[kinds[l]], 75, in);
             float *x = noise_array(n * in), *w = noise_array(in), *to = noise_array(n * 75);

@@ -11,8 +11,8 @@
 enum { WORKSPACE = 64 << 20, PLANS = 64 };
 
 struct plan {
-    int64_t n, out, in, ldy, ldw;
-    enum dtype type; // of y
+    int64_t n, out, in, ldy, ldx, ldw;
+    enum dtype x_type, y_type;
     bool add;
     cublasLtMatmulAlgo_t algo;
 };
@@ -86,13 +86,14 @@ struct problem {
 
 static bool describe(const struct blas *b, struct problem *p, const struct plan *s) {
     cublasOperation_t turn = CUBLAS_OP_T;
+    cudaDataType_t x = s->x_type == DT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    cudaDataType_t y = s->y_type == DT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
     uint64_t n = (uint64_t)s->n, out = (uint64_t)s->out, in = (uint64_t)s->in;
     return !b->desc_init(&p->desc, sizeof p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) &&
            !b->desc_set(&p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &turn, sizeof turn) &&
-           !b->layout_init(&p->w, sizeof p->w, CUDA_R_16BF, in, out, s->ldw) &&
-           !b->layout_init(&p->x, sizeof p->x, CUDA_R_16BF, in, n, s->in) &&
-           !b->layout_init(&p->y, sizeof p->y, s->type == DT_BF16 ? CUDA_R_16BF : CUDA_R_32F, out,
-                           n, s->ldy);
+           !b->layout_init(&p->w, sizeof p->w, x, in, out, s->ldw) &&
+           !b->layout_init(&p->x, sizeof p->x, x, in, n, s->ldx) &&
+           !b->layout_init(&p->y, sizeof p->y, y, out, n, s->ldy);
 }
 
 static bool choose(struct blas *b, struct problem *p, struct plan *s) {
@@ -115,8 +116,8 @@ static const struct plan *plan_for(struct blas *b, struct problem *p, struct pla
     for (int i = 0; i < PLANS && i < b->plans; i++) {
         struct plan *s = &b->plan[i];
         if (s->n == wanted.n && s->out == wanted.out && s->in == wanted.in &&
-            s->ldy == wanted.ldy && s->ldw == wanted.ldw && s->type == wanted.type &&
-            s->add == wanted.add)
+            s->ldy == wanted.ldy && s->ldx == wanted.ldx && s->ldw == wanted.ldw &&
+            s->x_type == wanted.x_type && s->y_type == wanted.y_type && s->add == wanted.add)
             return s;
     }
     if (!choose(b, p, &wanted)) return NULL;
@@ -125,14 +126,15 @@ static const struct plan *plan_for(struct blas *b, struct problem *p, struct pla
     return s;
 }
 
-bool blas_product(struct blas *b, cudaStream_t stream, struct tensor y, bool add, const void *x,
-                  const void *w, int64_t ldw, int64_t in) {
-    struct plan wanted = {.n = y.n[0], .out = y.n[1], .in = in, .ldy = y.stride[0], .ldw = ldw};
-    wanted.type = y.type, wanted.add = add;
+bool blas_product(struct blas *b, cudaStream_t stream, struct tensor y, bool add, struct tensor x,
+                  const void *w, int64_t ldw) {
+    struct plan wanted = {.n = y.n[0], .out = y.n[1], .in = x.n[1], .add = add};
+    wanted.ldy = y.stride[0], wanted.ldx = x.stride[0], wanted.ldw = ldw;
+    wanted.y_type = y.type, wanted.x_type = x.type;
     struct problem p;
     float one = 1, keep = add ? 1 : 0;
     if (!describe(b, &p, &wanted)) return false;
     const struct plan *s = plan_for(b, &p, wanted);
-    return s && !b->matmul(b->handle, &p.desc, &one, w, &p.w, x, &p.x, &keep, y.data, &p.y, y.data,
-                           &p.y, &s->algo, b->workspace, WORKSPACE, stream);
+    return s && !b->matmul(b->handle, &p.desc, &one, w, &p.w, x.data, &p.x, &keep, y.data, &p.y,
+                           y.data, &p.y, &s->algo, b->workspace, WORKSPACE, stream);
 }

@@ -32,10 +32,10 @@ bool cuda_ok(struct error *e, cudaError_t status, const char *what);
 // cuBLASLt: NULL when the machine has none.
 struct blas *blas_open(void);
 void blas_close(struct blas *b);
-// y [n, out] F32 or BF16 = x [n, in] w [out, in]^T of BF16, or y += that; ldw from row to row.
-// False: not done.
-bool blas_product(struct blas *b, cudaStream_t s, struct tensor y, bool add, const void *x,
-                  const void *w, int64_t ldw, int64_t in);
+// y [n, out] F32 or BF16 = x [n, in] w [out, in]^T, x and w both of BF16 or of F32, or y += that;
+// ldw from row to row. x may have more rows. False: not done.
+bool blas_product(struct blas *b, cudaStream_t s, struct tensor y, bool add, struct tensor x,
+                  const void *w, int64_t ldw);
 
 void cuda_embed(struct context *c, struct tensor y, const struct weight *w, struct tensor ids);
 void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor x,
@@ -105,6 +105,15 @@ void cuda_log_decay(struct context *c, struct tensor y, struct tensor x, struct 
                     struct tensor bias);
 void cuda_delta_rule(struct context *c, struct tensor y, const struct delta_inputs *in,
                      const struct delta *d, const struct rows *rows, struct tensor state);
+// What around tells, of 9 and more rows (tiles_hopper.cu). False: not done.
+bool tiles_around(struct context *c, const struct around *a);
+// Whether it does products of w in a step of so many rows.
+bool tiles_take(const struct context *c, int64_t rows, const struct weight *w);
+// Experts' products of x [m, in], or where `rows` of the rows of x that the entries have; gated
+// where there is `up`. False: not done.
+bool tiles_experts(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
+                   const struct matrices *w, const struct matrices *up, const struct gating *g,
+                   bool rows);
 // Experts' products of one row's choice, of a stack that is read at memory speed; gated where there
 // is `up`. shared: x is that row, not an entry a row. False: not done.
 bool stream_experts(struct context *c, struct tensor y, struct tensor x, const struct routes *r,

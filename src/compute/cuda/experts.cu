@@ -385,8 +385,10 @@ static void expert_linear(struct context *c, struct tensor y, struct rounded *q,
 
 void cuda_expert_linear(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
                         const struct matrices *w) {
+    if (!c->dry && tiles_experts(c, y, x, r, w, NULL, NULL, false)) return;
     size_t mark = scratch_mark(c);
-    struct rounded q = {x, scratch_tensor(c, DT_BF16, 2, x.n), NOT_YET};
+    int64_t room[] = {ceil_div(x.n[0], 8) * 8, x.n[1]}; // tiles need so many rows
+    struct rounded q = {x, scratch_tensor(c, DT_BF16, 2, room), NOT_YET};
     expert_linear(c, y, &q, r, w);
     scratch_release(c, mark);
 }
@@ -397,7 +399,9 @@ void cuda_expert_glu(struct context *c, struct tensor y, struct tensor x, const 
     int64_t m = x.n[0], in = x.n[1], out = y.n[1];
     bool native = c->precision == PRECISION_NATIVE && !c->dry;
     int kind = native ? kind_of_all(gate) : 0;
-    if (kind && stream_experts(c, y, x, r, gate, up, g, false)) return;
+    if (kind && (stream_experts(c, y, x, r, gate, up, g, false) ||
+                 tiles_experts(c, y, x, r, gate, up, g, false)))
+        return;
     if (kind && m > 0 && few_each(m, gate->n, in) && kind_of_all(up) && same_kind(gate->w, up->w)) {
         struct expert_product p = product_of(y, x, r, gate);
         p.w[1] = up->on_device, p.gating = *g;

@@ -1,15 +1,18 @@
 // Products of activations and weights.
 //
-// --precision f32, F32 weights, and what the fast kernels' alignment leaves out: one kernel in f32
-// for every layout. Else activations and weights are rounded to bf16, and sums are in f32:
+// --precision f32, F32 weights, and what the fast kernels' alignment leaves out: kernels in f32 for
+// every layout, or cuBLASLt for small matrices (routers) and more than a few rows. Else activations
+// and weights are rounded to bf16, and sums are in f32:
 // - one row of dense BF16 or 4-bit codes: stream.cu;
 // - few rows (decode): `few`, bound by memory; a block has 16 outputs, its warps share k;
-// - some rows (batched decode) of a quantized weight: `some`, by tiles in shared memory;
+// - some rows (batched decode) of a quantized weight: of 4-bit codes tiles_hopper.cu, where the
+// device is
+//   made for it; else `some`, by tiles in shared memory;
 // - many: cuBLASLt, after a quantized weight is expanded a band of rows at a time; without
 //   cuBLASLt, `some`.
 #include "compute/cuda/product_tiles.cuh"
 
-enum { SOME = 192, BAND_ELEMENTS = 64 << 20 };
+enum { SOME = 192, BAND_ELEMENTS = 64 << 20, EXACT_ELEMENTS = 4 << 20 };
 
 // --- f32 -----------------------------------------------------------------------------------------
 
@@ -25,7 +28,45 @@ static __global__ void exact_few_kernel(float *y, int64_t ldy, const float *x, i
     exact_few(y, ldy, x, ldx, n, w, blockIdx.x);
 }
 
+static __global__ void expand_exact_kernel(float *y, const __grid_constant__ struct weight w) {
+    wait_for_input();
+    for (int64_t i = threadIdx.x; i < w.in; i += blockDim.x)
+        y[blockIdx.x * w.in + i] = weight_at(w, blockIdx.x, i);
+}
+
+static __global__ void add_bias_kernel(float *y, int64_t ldy, int64_t n, int64_t out,
+                                       const float *bias) {
+    wait_for_input();
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n * out) y[i / out * ldy + i % out] += bias[i % out];
+}
+
+static void add_bias(struct context *c, struct tensor y, const struct weight *w) {
+    if (!w->bias.dims) return;
+    launch(c, "linear", add_bias_kernel, dim3((unsigned)ceil_div(y.n[0] * w->out, 256)), 256, 0,
+           (float *)y.data, y.stride[0], y.n[0], w->out, (const float *)w->bias.data);
+}
+
+// A small matrix by cuBLASLt. False: not done. Dry too.
+static bool exact_many(struct context *c, struct tensor y, struct tensor x,
+                       const struct weight *w) {
+    if (!c->dev->cuda->blas || x.n[0] <= FEW || w->order.dims || w->out * w->in > EXACT_ELEMENTS)
+        return false;
+    size_t mark = scratch_mark(c);
+    int64_t shape[] = {w->out, w->in};
+    struct tensor whole = scratch_tensor(c, DT_F32, 2, shape);
+    scratch_release(c, mark);
+    if (c->dry || c->err.set) return true;
+    launch(c, "linear", expand_exact_kernel, dim3((unsigned)w->out), 256, 0, (float *)whole.data,
+           *w);
+    if (!blas_product(c->dev->cuda->blas, c->dev->cuda->stream, y, false, x, whole.data, w->in))
+        return false;
+    add_bias(c, y, w);
+    return true;
+}
+
 static void exact(struct context *c, struct tensor y, struct tensor x, const struct weight *w) {
+    if (exact_many(c, y, x, w) || c->dry) return;
     float *to = (float *)y.data;
     const float *from = (const float *)x.data;
     dim3 grid((unsigned)ceil_div(w->out, TILE), (unsigned)ceil_div(x.n[0], TILE));
@@ -174,13 +215,6 @@ static void launch_expand(struct context *c, void *to, const struct matrix &m,
            (__nv_bfloat16 *)to, m, s, row, count);
 }
 
-static __global__ void add_bias_kernel(float *y, int64_t ldy, int64_t n, int64_t out,
-                                       const float *bias) {
-    wait_for_input();
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n * out) y[i / out * ldy + i % out] += bias[i % out];
-}
-
 // --- choosing ------------------------------------------------------------------------------------
 
 static void few(struct context *c, int count, const struct tensor y[], struct tensor x,
@@ -249,17 +283,11 @@ static bool multiply(struct context *c, struct tensor y, struct tensor x, const 
         }
         int64_t ld = kind == DENSE_BF16 ? w->data.stride[0] : w->in;
         struct tensor part = tensor_slice(y, 1, row, count);
-        if (blas_product(d->blas, d->stream, part, add, x.data, band, ld, w->in)) continue;
+        if (blas_product(d->blas, d->stream, part, add, x, band, ld)) continue;
         if (row == 0) return false;
         fail(&c->err, "cuBLASLt refused the last of several products that make up one");
     }
     return true;
-}
-
-static void add_bias(struct context *c, struct tensor y, const struct weight *w) {
-    if (!w->bias.dims) return;
-    launch(c, "linear", add_bias_kernel, dim3((unsigned)ceil_div(y.n[0] * w->out, 256)), 256, 0,
-           (float *)y.data, y.stride[0], y.n[0], w->out, (const float *)w->bias.data);
 }
 
 static bool many(struct context *c, struct tensor y, struct rounded *x, const struct weight *w,
@@ -321,7 +349,7 @@ static bool gate_many(struct context *c, const struct around *a, struct tensor x
 
 bool cuda_narrows(const struct context *c, int64_t rows, const struct weight *w) {
     return c->precision == PRECISION_NATIVE && c->dev->cuda->blas && rows > SOME && kind_of(w) &&
-           w->out % 8 == 0;
+           w->out % 8 == 0 && !tiles_take(c, rows, w);
 }
 
 static struct tensor input_many(struct context *c, const struct around *a) {
@@ -366,6 +394,7 @@ static void product(struct context *c, struct tensor y, struct rounded *x, const
     int64_t n = x->x.n[0];
     struct work k = reserve(c, n, w);
     int kind = kind_of(w);
+    if (c->dry && (!kind || c->precision == PRECISION_F32)) exact(c, y, x->x, w);
     if (!c->dry && !c->err.set) {
         bool blas = c->dev->cuda->blas && (kind == DENSE_BF16 || n > SOME);
         if (!kind)
@@ -398,9 +427,18 @@ void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor 
     }
     bool fast = c->precision == PRECISION_NATIVE;
     size_t mark = scratch_mark(c);
-    struct rounded q = {x, {}, NOT_YET}; // once for all
-    if (c->dry || (fast && !is_few(n, x.n[1]))) q.room = scratch_tensor(c, DT_BF16, 2, x.n);
+    struct rounded q = {x, {}, NOT_YET};           // once for all
+    int64_t room[] = {ceil_div(n, 8) * 8, x.n[1]}; // tiles need so many rows
+    bool rounds = c->dry || (fast && !is_few(n, x.n[1]));
     for (int i = 0; i < count;) {
+        int same = 1;
+        while (i + same < count && same_kind(w[i], w[i + same])) same++;
+        struct around a = {x, NULL, same, w + i, y + i, RESULT_IS, ACT_SILU};
+        if (!c->dry && rounds && tiles_around(c, &a)) {
+            i += same;
+            continue;
+        }
+        if (rounds && !q.room.dims) q.room = scratch_tensor(c, DT_BF16, 2, room);
         if (c->dry || !fast || !kind_of(w[i]) || !is_few(n, w[i]->in)) {
             if (c->dry || fast)
                 product(c, y[i], &q, w[i]);
@@ -409,9 +447,6 @@ void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor 
             i++;
             continue;
         }
-        int same = 1;
-        while (i + same < count && same_kind(w[i], w[i + same])) same++;
-        struct around a = {x, NULL, same, w + i, y + i, RESULT_IS, ACT_SILU};
         if (!cuda_around(c, &a)) few(c, same, y + i, x, w + i, false, ACT_SILU);
         i += same;
     }
@@ -422,14 +457,14 @@ void cuda_glu(struct context *c, struct tensor y, struct tensor x, const struct 
               const struct weight *up, enum activation act) {
     const struct weight *const w[] = {gate, up};
     struct tensor pair[] = {y, y};
+    struct around a = {x, NULL, 2, w, &y, RESULT_GATED, act};
     if (y.type == DT_BF16) {
-        struct around a = {x, NULL, 2, w, &y, RESULT_GATED, act};
         if (!cuda_around_many(c, &a)) fail(&c->err, "cuBLASLt refused a product");
         return;
     }
+    if (!c->dry && tiles_around(c, &a)) return;
     if (!c->dry && c->precision == PRECISION_NATIVE && x.n[0] && is_few(x.n[0], gate->in) &&
         kind_of(gate) && same_kind(gate, up)) {
-        struct around a = {x, NULL, 2, w, &y, RESULT_GATED, act};
         if (!cuda_around(c, &a)) few(c, 2, pair, x, w, true, act);
         return;
     }

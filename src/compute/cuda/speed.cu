@@ -62,8 +62,8 @@ static void pass(struct cuda *d, enum kind kind, char *memory, size_t size) {
     if (kind == BURN) burn_kernel<<<blocks, 256, 0, d->stream>>>((float *)memory, 4096);
     if (kind == MATMUL) {
         char *x = memory, *w = x + PRODUCT * PRODUCT * 2, *y = w + PRODUCT * PRODUCT * 2;
-        blas_product(d->blas, d->stream, tensor_2d(DT_F32, PRODUCT, PRODUCT, y), false, x, w,
-                     PRODUCT, PRODUCT);
+        blas_product(d->blas, d->stream, tensor_2d(DT_F32, PRODUCT, PRODUCT, y), false,
+                     tensor_2d(DT_BF16, PRODUCT, PRODUCT, x), w, PRODUCT);
     }
 }
 

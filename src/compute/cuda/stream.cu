@@ -174,11 +174,11 @@ static bool launch_stream(struct context *c, const struct stream &f, bool gated)
 }
 
 bool cuda_around(struct context *c, const struct around *a) {
+    if (a->x.n[0] != 1) return tiles_around(c, a) || cuda_around_many(c, a);
     const struct weight *const *w = a->w;
     int kind = kind_of(w[0]);
-    if (a->x.n[0] > 1) return cuda_around_many(c, a);
     bool is_gated = a->result == RESULT_GATED, four_bits = kind == FOUR_BF16;
-    if (c->precision != PRECISION_NATIVE || a->x.n[0] != 1) return false;
+    if (c->precision != PRECISION_NATIVE) return false;
     if ((kind != DENSE_BF16 && !four_bits) || (uintptr_t)a->x.data % 16) return false;
     struct stream f = {};
     f.count = a->count, f.add = a->result == RESULT_ADDED, f.gating.act = a->act;
@@ -267,5 +267,6 @@ bool stream_experts(struct context *c, struct tensor y, struct tensor x, const s
 bool cuda_expert_glu_rows(struct context *c, struct tensor y, struct tensor x,
                           const struct routes *r, const struct matrices *gate,
                           const struct matrices *up, const struct gating *g) {
-    return c->precision == PRECISION_NATIVE && stream_experts(c, y, x, r, gate, up, g, true);
+    return c->precision == PRECISION_NATIVE && (stream_experts(c, y, x, r, gate, up, g, true) ||
+                                                tiles_experts(c, y, x, r, gate, up, g, true));
 }

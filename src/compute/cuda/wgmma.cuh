@@ -1,0 +1,133 @@
+// What compute capability 9.0 has for tiles: copies that count bytes in a barrier, and products of
+// four warps whose A operand is in registers and whose B operand is in shared memory (wgmma).
+// For files that are compiled for sm_90a.
+#ifndef COMPUTE_CUDA_WGMMA_CUH
+#define COMPUTE_CUDA_WGMMA_CUH
+
+#include "compute/cuda/device.cuh"
+
+static __device__ __forceinline__ uint32_t shared_at(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+// --- barriers ------------------------------------------------------------------------------------
+
+static __device__ __forceinline__ void barrier_make(uint64_t *b, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(arrivals));
+}
+
+static __device__ __forceinline__ void barrier_arrive(uint64_t *b) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(b)) : "memory");
+}
+
+// Arrives, and so many bytes of copies are to arrive too.
+static __device__ __forceinline__ void barrier_expect(uint64_t *b, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(b)),
+                 "r"(bytes)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void barrier_wait(uint64_t *b, int parity) {
+    asm volatile("{\n.reg .pred done;\n"
+                 "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@done bra over;\nbra again;\nover:\n}" ::"r"(shared_at(b)),
+                 "r"(parity)
+                 : "memory");
+}
+
+// A multiple of 16 bytes, which b counts.
+static __device__ __forceinline__ void copy_bulk(void *to, const void *from, int bytes,
+                                                 uint64_t *b) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(shared_at(to)),
+                 "l"(from), "r"(bytes), "r"(shared_at(b))
+                 : "memory");
+}
+
+// --- products ------------------------------------------------------------------------------------
+
+// B is K-major: rows of 64 k (128 bytes) whose blocks of 16 bytes are out of order by the row
+// (128-byte swizzle); groups of 8 rows follow each other. Where it stands is told by `place_of`, to
+// which bytes / 16 may be added.
+static __device__ __forceinline__ uint32_t place_of(const void *p) {
+    return (shared_at(p) >> 4 & 0x3fff) | 1u << 16;
+}
+
+static __device__ __forceinline__ void wgmma_begin() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void wgmma_end() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Until at most PENDING groups of products are not done.
+template <int PENDING> static __device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+// d [64, N] (+)= a [64, 16] b [16, N], b as place_of tells. add: to what d holds.
+template <int N>
+static __device__ __forceinline__ void wgmma(float d[N / 2], const uint32_t a[4], uint32_t b,
+                                             int add);
+
+#define FOUR(i)       "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define EIGHT(i)      FOUR(i), FOUR(i + 4)
+#define SIXTEEN(i)    EIGHT(i), EIGHT(i + 8)
+#define THIRTY_TWO(i) SIXTEEN(i), SIXTEEN(i + 16)
+
+template <>
+__device__ __forceinline__ void wgmma<16>(float *d, const uint32_t a[4], uint32_t b, int add) {
+    asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %13, 0;\n"
+                 "mov.b64 b, {%12, 0x40000040};\n"
+                 "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7"
+                 "}, {%8, %9, %10, %11}, b, p, 1, 1, 0;\n}"
+                 : EIGHT(0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
+}
+
+template <>
+__device__ __forceinline__ void wgmma<32>(float *d, const uint32_t a[4], uint32_t b, int add) {
+    asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %21, 0;\n"
+                 "mov.b64 b, {%20, 0x40000040};\n"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+                 "}, {%16, %17, %18, %19}, b, p, 1, 1, 0;\n}"
+                 : SIXTEEN(0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
+}
+
+template <>
+__device__ __forceinline__ void wgmma<64>(float *d, const uint32_t a[4], uint32_t b, int add) {
+    asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %37, 0;\n"
+                 "mov.b64 b, {%36, 0x40000040};\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "
+                 "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+                 "}, {%32, %33, %34, %35}, b, p, 1, 1, 0;\n}"
+                 : THIRTY_TWO(0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
+}
+
+template <>
+__device__ __forceinline__ void wgmma<128>(float *d, const uint32_t a[4], uint32_t b, int add) {
+    asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %69, 0;\n"
+                 "mov.b64 b, {%68, 0x40000040};\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "
+                 "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, "
+                 "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
+                 "%62, %63"
+                 "}, {%64, %65, %66, %67}, b, p, 1, 1, 0;\n}"
+                 : THIRTY_TWO(0), THIRTY_TWO(32)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
+}
+
+#undef THIRTY_TWO
+#undef SIXTEEN
+#undef EIGHT
+#undef FOUR
+
+#endif

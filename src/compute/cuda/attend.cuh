@@ -77,8 +77,9 @@ static __device__ __forceinline__ int64_t cache_row(const struct attend &a, cons
 // Prompts on tensor cores, where the widths have such a kernel: rows of one sequence that follow
 // each other share keys. False: not done.
 extern "C" bool attend_tiles(struct context *c, const struct attend *a, int64_t pages);
-// Its part for sm_90a, for a cache of so many pages.
+// Its parts for sm_90a, for a cache of so many pages.
 extern "C" bool attend_hopper(struct context *c, const struct attend *a, int64_t pages);
+extern "C" bool attend_latents(struct context *c, const struct attend *a, int64_t pages);
 
 // Few rows, or rows of many sequences, on tensor cores: the queries that share a kv head are the
 // rows of a tile. False: not done.

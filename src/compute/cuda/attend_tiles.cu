@@ -122,7 +122,9 @@ template <int D, bool BRAIN> static void launch_tiles(struct context *c, const s
 bool attend_tiles(struct context *c, const struct attend *a, int64_t pages) {
     bool brain = a->type == DT_BF16;
     bool aligned = ((uintptr_t)a->q | (uintptr_t)a->y | (size_t)(a->ldq | a->ldy) * 4) % 8 == 0;
-    if (a->k_width != a->v_width || a->v == a->k || !aligned) return false;
+    if (!aligned) return false;
+    if (a->v == a->k) return c->dev->cuda->hopper && attend_latents(c, a, pages);
+    if (a->k_width != a->v_width) return false;
     if (c->dev->cuda->hopper && attend_hopper(c, a, pages)) return true;
     if (a->k_width == 128)
         brain ? launch_tiles<128, true>(c, a) : launch_tiles<128, false>(c, a);

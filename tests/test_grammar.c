@@ -303,6 +303,99 @@ static void test_masks(void **state) {
     lex_close(l);
 }
 
+// --- many tokens ---------------------------------------------------------------------------------
+
+enum { MANY = 1500, CHARS = 24 };
+
+static uint32_t random_below(uint32_t *seed, uint32_t n) {
+    *seed = *seed * 1664525 + 1013904223;
+    return (*seed >> 8) % n;
+}
+
+// Words of letters, digits, marks and characters beyond ASCII, some with what strings escape or
+// half a character; each all in one kind of letters, or mixed. The rest of the tokens is long.
+static void make_word(struct str *out, uint32_t *seed, bool is_long) {
+    static const char *const chars[CHARS] = {"a", "b",        "e",  "f", "g",  "x",  "z", "A",
+                                             "F", "G",        "Z",  "0", "5",  "9",  " ", "-",
+                                             "_", "\xc3\xa9", "日", "😀", "\"", "\\", ":", "\xc3"};
+    static const uint32_t from[] = {0, 0, 0, 7, 11, 0, 14, 0},
+                          to[] = {7, 7, 14, 11, 14, 20, 20, 24};
+    uint32_t kind = random_below(seed, 8), n = 1 + random_below(seed, is_long ? 30 : 6);
+    while (n-- || (is_long && out->n <= LEX_SHORT))
+        str_puts(out, chars[from[kind] + random_below(seed, to[kind] - from[kind])]);
+}
+
+static void check_many(struct matcher *m, const struct lexicon *l, const char *of) {
+    struct str mask = {0};
+    str_add(&mask, sv_n((const char *)matcher_mask(m), l->words * sizeof(uint64_t)));
+    for (int32_t i = 0; i < MANY; i++) {
+        uint64_t word;
+        memcpy(&word, mask.p + (size_t)i / 64 * sizeof word, sizeof word);
+        struct matcher *try = matcher_copy(m);
+        bool bit = word >> (i % 64) & 1, wanted = matcher_token(try, i);
+        matcher_close(try);
+        if (bit != wanted)
+            fail_msg("%s: token \"%.*s\": %d, should be %d", of, l->length[i], l->text + l->at[i],
+                     bit, wanted);
+    }
+    str_free(&mask);
+}
+
+// The masks of many tokens, where nearly all characters lead to one place, and where they don't.
+static void test_many(void **state) {
+    (void)state;
+    static const char *const patterns[] = {
+        "[^\"\\\\]*",
+        "[^\"\\\\]{3,20}",
+        "[^5\"]*",
+        "[^5\"]{2,9}x",
+        "[a-z ]+",
+        "[a-z]{1,3}(-[a-z]{1,3})*",
+        "[^x]{0,40}",
+        "[0-9a-f]{4,8}",
+        ".*ab.*",
+        ".*a.{3}",
+        "([a-z]{3}|[A-Z]{2}){2,5}",
+        "(.{2}){1,7}",
+        "\"[^\"]{0,5}\"",
+        "[ -~]{1,30}",
+        "[é日😀]*z?",
+        "[^-]{1,60}-[^_]{1,60}",
+    };
+    struct str all = {0};
+    struct sv text[MANY];
+    size_t at[MANY + 1] = {0};
+    uint32_t seed = 7;
+    int32_t end = MANY - 1;
+    for (size_t i = 0; i < MANY; i++) {
+        make_word(&all, &seed, i % 5 == 0);
+        at[i + 1] = all.n;
+    }
+    for (size_t i = 0; i < MANY; i++) text[i] = sv_cut(str_sv(&all), at[i], at[i + 1]);
+    struct lexicon *l = lex_open(text, MANY, &end, 1);
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        struct error e = {0};
+        struct grammar *g = grammar_regex(l, sv(patterns[i]), NULL, &e);
+        if (!g) fail_msg("%s", e.text);
+        for (int walk = 0; walk < 3; walk++) {
+            struct matcher *m = matcher_open(g);
+            bool more = true;
+            for (int step = 0; step < 12 && more; step++) {
+                check_many(m, l, patterns[i]);
+                more = false;
+                for (int tries = 0; tries < 4 * MANY && !more; tries++) {
+                    int32_t id = (int32_t)random_below(&seed, MANY - 1);
+                    more = (l->length[id] < 4 || tries % 8 == 0) && matcher_token(m, id);
+                }
+            }
+            matcher_close(m);
+        }
+        grammar_close(g);
+    }
+    lex_close(l);
+    str_free(&all);
+}
+
 static void test_tokens(void **state) {
     (void)state;
     struct lexicon *l = small_lexicon();
@@ -378,6 +471,7 @@ int main(void) {
         cmocka_unit_test(test_schema_texts), cmocka_unit_test(test_masks),
         cmocka_unit_test(test_tokens),       cmocka_unit_test(test_after),
         cmocka_unit_test(test_clean),        cmocka_unit_test(test_nasty),
+        cmocka_unit_test(test_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,6 +77,7 @@ static void build(struct lexicon *l, struct lex_tree *t, const struct entry *lis
         }
         struct lex_node *node = &t->node[path[text.n - 1]];
         l->more[list[i].id + 1] = (int32_t)node->token;
+        node->more = node->token;
         node->token = (uint32_t)list[i].id + 1;
         last = text;
     }
@@ -96,10 +97,12 @@ static void keep_text(struct lexicon *l, const struct sv *text) {
     l->text = all.p;
 }
 
-static void add_plain(struct lexicon *l, int32_t id, struct sv text) {
-    l->plain_set[id / 64] |= (uint64_t)1 << (id % 64);
+static void add_plain(struct lexicon *l, struct lex_tree *t, int32_t id, struct sv text) {
     for (size_t i = 0; i < text.n; i++) l->groups[id] |= group_bit((unsigned char)text.p[i], true);
-    l->plain_groups |= l->groups[id];
+    l->chars[id] = (uint16_t)utf8_count(text);
+    t->set[id / 64] |= (uint64_t)1 << (id % 64);
+    t->groups |= l->groups[id];
+    if (l->chars[id] > t->chars) t->chars = l->chars[id];
 }
 
 struct lexicon *lex_open(const struct sv *text, size_t tokens, const int32_t *ends, size_t count) {
@@ -108,8 +111,8 @@ struct lexicon *lex_open(const struct sv *text, size_t tokens, const int32_t *en
     l->tokens = tokens;
     l->words = (tokens + 63) / 64;
     l->more = mem_array(tokens + 1, sizeof *l->more);
-    l->plain_set = mem_array(l->words, sizeof *l->plain_set);
     l->groups = mem_array(tokens, sizeof *l->groups);
+    l->chars = mem_array(tokens, sizeof *l->chars);
     l->ends = mem_array(l->words, sizeof *l->ends);
     for (size_t i = 0; i < count; i++)
         if (ends[i] >= 0 && (size_t)ends[i] < tokens)
@@ -118,17 +121,22 @@ struct lexicon *lex_open(const struct sv *text, size_t tokens, const int32_t *en
     for (int kind = 0; kind < 4; kind++) {
         bool plain = kind & 1, is_long = kind & 2;
         struct lex_tree *const trees[] = {&l->rest, &l->plain, &l->long_rest, &l->long_plain};
+        struct lex_tree *t = trees[kind];
         size_t n = 0;
+        if (plain) t->set = mem_array(l->words, sizeof *t->set);
         for (size_t i = 0; i < tokens; i++) {
             if (!l->length[i] || is_plain(text[i]) != plain) continue;
             if ((text[i].n > LEX_SHORT) != is_long || l->ends[i / 64] >> (i % 64) & 1) continue;
             if (text[i].n > l->longest) l->longest = text[i].n;
-            if (kind == 1) add_plain(l, (int32_t)i, text[i]);
+            if (plain) add_plain(l, t, (int32_t)i, text[i]);
             list[n++] = (struct entry){text[i], (int32_t)i};
         }
+        t->ids = n;
+        t->id = mem_array(n, sizeof *t->id);
+        for (size_t i = 0; i < n; i++) t->id[i] = list[i].id;
         if (n) qsort(list, n, sizeof *list, by_text);
-        build(l, trees[kind], list, n);
-        add_groups(trees[kind], plain);
+        build(l, t, list, n);
+        add_groups(t, plain);
     }
     free(list);
     return l;
@@ -141,9 +149,11 @@ void lex_close(struct lexicon *l) {
     for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) {
         free(trees[i]->node);
         free(trees[i]->below);
+        free(trees[i]->id);
+        free(trees[i]->set);
     }
     free(l->groups);
-    free(l->plain_set);
+    free(l->chars);
     free(l->ends);
     free(l->text);
     free(l->at);

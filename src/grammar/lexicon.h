@@ -18,12 +18,20 @@ struct lex_node {
     uint32_t token; // the first of its tokens in lexicon.token, from 1; 0: none
     uint16_t depth; // from 1
     unsigned char byte;
+    bool more; // there are more tokens of the same bytes
 };
 
 struct lex_tree {
     struct lex_node *node;
     uint64_t *below; // [nodes] groups of the bytes that hang below
     size_t nodes, cap;
+    int32_t *id; // [ids] its tokens, rising
+    size_t ids;
+    // Of trees of plain tokens: all of them, as bits; the groups of all their bytes; the most
+    // characters that one has.
+    uint64_t *set;
+    uint64_t groups;
+    size_t chars;
 };
 
 // Bytes by what grammars tell apart: each of ASCII's marks alone, letters and digits in a few
@@ -40,11 +48,10 @@ struct lexicon {
     // Short tokens of whole printable characters but " and \, which strings hold as they are, and
     // the rest of the short ones; and the same of the long ones.
     struct lex_tree plain, rest, long_plain, long_rest;
-    uint64_t *plain_set;   // [words] of `plain`
-    uint64_t *groups;      // [tokens] of such a token's bytes, as bits; 0: it is none
-    uint64_t plain_groups; // of all of them
-    uint64_t *ends;        // [words] tokens that end an answer
-    char *text;            // of token i: length[i] bytes from at[i]; 0: it is never allowed
+    uint64_t *groups; // [tokens] of a plain token's bytes, as bits
+    uint16_t *chars;  // [tokens] of a plain token
+    uint64_t *ends;   // [words] tokens that end an answer
+    char *text;       // of token i: length[i] bytes from at[i]; 0: it is never allowed
     uint32_t *at;
     uint16_t *length;
 };

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "grammar/lexicon.h"
 
-enum { UNKNOWN = -2 };
 enum { ITEM_STEPS = 8, MEMBER_STEPS = 4 }; // of work
 
 // --- frames and sets, each kept once -------------------------------------------------------------
@@ -110,7 +109,10 @@ static int32_t tidy(int32_t *frame, int32_t n) {
 
 static int32_t new_set(struct machine *m, const int32_t *frame, int32_t n) {
     int32_t id = (int32_t)m->sets;
-    struct frame_set s = {.first = (int32_t)m->members, .n = n, .like = {id, id}};
+    struct frame_set s = {.first = (int32_t)m->members,
+                          .n = n,
+                          .like = {id, id},
+                          .then = {MACHINE_UNKNOWN, MACHINE_UNKNOWN}};
     m->member = mem_grow(m->member, &m->member_cap, m->members + (size_t)n, sizeof *m->member);
     memcpy(m->member + m->members, frame, (size_t)n * sizeof *frame);
     m->members += (size_t)n;
@@ -296,12 +298,12 @@ int32_t machine_step(struct machine *m, int32_t set, unsigned char byte) {
     unsigned char class = m->a->class[byte];
     if (!m->set[set].next) {
         int32_t *next = mem_array(classes, sizeof *next);
-        for (size_t i = 0; i < classes; i++) next[i] = UNKNOWN;
+        for (size_t i = 0; i < classes; i++) next[i] = MACHINE_UNKNOWN;
         m->set[set].next = next;
         m->bytes += classes * sizeof *next;
     }
     int32_t to = m->set[set].next[class];
-    if (to != UNKNOWN) return to;
+    if (to != MACHINE_UNKNOWN) return to;
     if (m->sets >= MACHINE_SETS) fail(m->e, "the grammar is read in too many ways");
     if (m->e->set) return MACHINE_DEAD;
     to = find_step(m, set, m->a->sample[class]);

@@ -18,6 +18,7 @@ enum {
     MACHINE_BYTES = 64 << 20, // of memory more than is in use: what is not in use is dropped then
     MACHINE_STEPS = 1 << 23,  // of work for a token, as struct effort counts it
     MACHINE_DEAD = -1,
+    MACHINE_UNKNOWN = -2,
 };
 
 enum { LIKE, NEAR };
@@ -34,8 +35,12 @@ struct frame {
 struct frame_set {
     int32_t first, n; // in machine.member
     int32_t like[2], chain;
-    bool done;         // the text may end here
-    int32_t *next;     // [classes] sets, -2: not known; NULL: none is
+    bool done;     // the text may end here
+    int32_t *next; // [classes] sets, -2: not known; NULL: none is
+    // Where nearly all characters lead, or what is like it, of LIKE and NEAR; -2: not known. And
+    // the groups of bytes (lexicon.h) that do.
+    int32_t then[2];
+    uint64_t groups[2];
     uint64_t *mask[2]; // [words] tokens that may follow, of NEAR short ones; owned; NULL: not known
 };
 

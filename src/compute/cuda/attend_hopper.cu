@@ -20,9 +20,9 @@ static __device__ __forceinline__ void attend_segment(struct attended<D> &r, con
     uint32_t p[KEYS / 16][4];
     wait_full(b.k_gate, at);
     hold(s);
-    products_begin();
+    wgmma_begin();
     begin_scores<D, BRAIN>(s, q, b.k + at % STAGES * SIZE);
-    products_wait<0>();
+    wgmma_wait<0>();
     hold(s);
     release(b.k_gate, at);
     soften<D>(r, s, a, t0, first, last, keep);
@@ -33,16 +33,16 @@ static __device__ __forceinline__ void attend_segment(struct attended<D> &r, con
         wait_full(b.k_gate, at + 1);
         hold(s);
         hold_all<D>(r);
-        products_begin();
+        wgmma_begin();
         begin_scores<D, BRAIN>(s, q, b.k + (at + 1) % STAGES * SIZE);
         wait_full(b.v_gate, at);
-        products_begin();
+        wgmma_begin();
         begin_values<D, BRAIN>(r, p, b.v + at % STAGES * SIZE);
-        products_wait<1>();
+        wgmma_wait<1>();
         hold(s);
         release(b.k_gate, at + 1);
         soften<D>(r, s, a, t0, first, last, keep);
-        products_wait<0>();
+        wgmma_wait<0>();
         hold_all<D>(r);
         release(b.v_gate, at);
         rescale<D>(r, keep);
@@ -50,9 +50,9 @@ static __device__ __forceinline__ void attend_segment(struct attended<D> &r, con
     }
     wait_full(b.v_gate, at);
     hold_all<D>(r);
-    products_begin();
+    wgmma_begin();
     begin_values<D, BRAIN>(r, p, b.v + at % STAGES * SIZE);
-    products_wait<0>();
+    wgmma_wait<0>();
     hold_all<D>(r);
     release(b.v_gate, at);
 }

@@ -1,6 +1,5 @@
 // What kernels of attention share that use Hopper's own instructions (wgmma, which only sm_90a
-// has): barriers in shared memory, products of a warpgroup, tiles that the copy engine fetches, and
-// the running softmax.
+// has): their products, tiles that the copy engine fetches, and the running softmax.
 //
 // Tiles in shared memory are panels of 64 columns: a row of a panel is 128 bytes, whose blocks of
 // 16 are out of order by the row (the instructions' 128-byte swizzle).
@@ -10,6 +9,7 @@
 #include <cuda.h>
 
 #include "compute/cuda/attend_tiles.cuh"
+#include "compute/cuda/wgmma.cuh"
 
 enum { GROUP = 128, THREADS = 3 * GROUP, STAGES = 2, PANEL = 64 };
 
@@ -17,10 +17,6 @@ static __host__ __device__ constexpr int keys_of(int d) { return d > 128 ? 64 : 
 
 // Bytes of a tile of so many rows.
 static __host__ __device__ constexpr int tile_bytes(int rows, int d) { return rows * d * 2; }
-
-static __device__ __forceinline__ uint32_t shared_at(const void *p) {
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
 
 // Where 16 bytes of a tile are: block `at` of a row.
 template <int TILE_ROWS> static __device__ __forceinline__ uint32_t swizzled(int row, int at) {
@@ -37,31 +33,12 @@ struct gate {
     uint64_t full, empty;
 };
 
-static __device__ __forceinline__ void barrier_open(uint64_t *b, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(count));
-}
-
 // By a block, before it synchronizes.
 static __device__ __forceinline__ void gates_open(struct gate *g, int count) {
     if ((int)threadIdx.x >= count) return;
-    barrier_open(&g[threadIdx.x].full, GROUP);
-    barrier_open(&g[threadIdx.x].empty, 2 * GROUP / 32);
+    barrier_make(&g[threadIdx.x].full, GROUP);
+    barrier_make(&g[threadIdx.x].empty, 2 * GROUP / 32);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-static __device__ __forceinline__ void barrier_wait(uint64_t *b, int parity) {
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "again:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-                 "@!p bra again;\n"
-                 "}" ::"r"(shared_at(b)),
-                 "r"(parity)
-                 : "memory");
-}
-
-static __device__ __forceinline__ void barrier_arrive(uint64_t *b) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(b)) : "memory");
 }
 
 // What this thread wrote to shared memory is seen by the tensor cores.
@@ -78,19 +55,6 @@ static __device__ __forceinline__ void release(struct gate *g, int tile) {
 }
 
 // --- products ------------------------------------------------------------------------------------
-
-static __device__ __forceinline__ void products_begin() {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-static __device__ __forceinline__ void products_commit() {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-// All but the last `left` commits are done.
-template <int LEFT> static __device__ __forceinline__ void products_wait() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
-}
 
 // Nothing that reads or writes a sum moves across.
 template <int N> static __device__ __forceinline__ void hold(float (&sum)[N]) {
@@ -193,10 +157,7 @@ static __device__ __forceinline__ void fetch_whole(uint32_t to, uint64_t *full,
     constexpr int KEYS = keys_of(D), PANELS = D / PANEL;
     int thread = threadIdx.x % GROUP, row = thread / PANELS * rows, panel = thread % PANELS;
     if (thread == 0)
-        asm volatile(
-            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(full)),
-            "r"(tile_bytes(KEYS, D))
-            : "memory");
+        barrier_expect(full, tile_bytes(KEYS, D));
     else
         barrier_arrive(full);
     if (row >= KEYS) return;
@@ -304,7 +265,7 @@ static __device__ __forceinline__ void begin_scores(float (&s)[keys_of(D) / 2], 
         scores<BRAIN>(s, operand(q + d / 4 * tile_bytes(64, PANEL) + column, 0),
                       operand(k + d / 4 * tile_bytes(keys_of(D), PANEL) + column, 0), d > 0);
     }
-    products_commit();
+    wgmma_end();
 }
 
 template <int D, bool BRAIN>
@@ -317,7 +278,7 @@ static __device__ __forceinline__ void begin_values(struct attended<D> &r,
 #pragma unroll
         for (int h = 0; h < (D > 128 ? 2 : 1); h++)
             values<BRAIN>(r.sum[h], p[k], operand(v + h * 2 * FAR + k * 2048, FAR));
-    products_commit();
+    wgmma_end();
 }
 
 // A score, capped, as a power of 2: cap tanh(score / cap).

@@ -54,17 +54,17 @@ static __device__ __forceinline__ void consume_latents(const struct attend &a,
             uint32_t p[KEYS / 16][4], k = b.k + tile % STAGES * SIZE;
             wait_full(b.k_gate, tile);
             hold(score);
-            products_begin();
+            wgmma_begin();
             begin_scores<WIDTH, BRAIN>(score, b.q, k);
-            products_wait<0>();
+            wgmma_wait<0>();
             hold(score);
             soften<WIDTH>(r, score, a, t0, low, high, keep);
             rescale<WIDTH>(r, keep);
             pack_weights<KEYS, BRAIN>(p, score);
             hold_all<WIDTH>(r);
-            products_begin();
+            wgmma_begin();
             begin_values<WIDTH, BRAIN>(r, p, k + group * half / PANEL * far);
-            products_wait<0>();
+            wgmma_wait<0>();
             hold_all<WIDTH>(r);
             release(b.k_gate, tile);
         }

@@ -245,7 +245,7 @@ static struct work reserve(struct context *c, int64_t n, const struct weight *w)
     struct work k = {};
     bool quantized = w->layout != WEIGHT_DENSE || w->data.type != DT_BF16;
     int64_t parts[] = {parts_most(c)};
-    k.band = BAND_ELEMENTS / w->in + 1;
+    k.band = (BAND_ELEMENTS / w->in + 1 + 127) / 128 * 128; // numbers that cuBLASLt is fast with
     if (k.band > w->out) k.band = w->out;
     int64_t band[] = {k.band, w->in};
     k.parts = scratch_tensor(c, DT_F32, 1, parts);

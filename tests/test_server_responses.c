@@ -60,6 +60,16 @@ static void whole_answer(void **state) {
     json_object_put(o);
 }
 
+// As compact as the rest.
+static void echoed(void **state) {
+    struct answer a;
+    (void)state;
+    post(&text, &a, "/v1/responses", "{\"input\":\"Hi\",\"max_output_tokens\":1}");
+    assert_true(sv_find(str_sv(&a.body),
+                        sv(",\"text\":{\"format\":{\"type\":\"text\"},\"verbosity\":"), 0) > 0);
+    answer_free(&a);
+}
+
 static void check_call(struct json_object *item) {
     check_id(item, "id", "fc_");
     check_id(item, "call_id", "call_");
@@ -352,11 +362,17 @@ static void compact(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_answer), cmocka_unit_test(reasoning_and_calls),
-        cmocka_unit_test(cut),          cmocka_unit_test(nothing),
-        cmocka_unit_test(formats),      cmocka_unit_test(logprobs),
-        cmocka_unit_test(same_prompt),  cmocka_unit_test(streamed),
-        cmocka_unit_test(cut_call),     cmocka_unit_test(refused),
+        cmocka_unit_test(echoed),
+        cmocka_unit_test(whole_answer),
+        cmocka_unit_test(reasoning_and_calls),
+        cmocka_unit_test(cut),
+        cmocka_unit_test(nothing),
+        cmocka_unit_test(formats),
+        cmocka_unit_test(logprobs),
+        cmocka_unit_test(same_prompt),
+        cmocka_unit_test(streamed),
+        cmocka_unit_test(cut_call),
+        cmocka_unit_test(refused),
         cmocka_unit_test(compact),
     };
     return cmocka_run_group_tests_name("server responses", tests, start, stop);

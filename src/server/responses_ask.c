@@ -306,11 +306,17 @@ static bool read_input(struct responses_ask *q, struct json_object *o, struct se
 
 // --- the whole -----------------------------------------------------------------------------------
 
+static void add_value(struct responses_ask *q, const char *name, struct json_object *v,
+                      const char *otherwise) {
+    const int plain = JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE;
+    str_printf(&q->echo, "\"%s\":", name);
+    str_puts(&q->echo, v ? json_object_to_json_string_ext(v, plain) : otherwise);
+}
+
 static void add_echo(struct responses_ask *q, const char *name, struct json_object *v,
                      const char *otherwise) {
-    const int plain = JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE;
-    str_printf(&q->echo, ",\"%s\":", name);
-    str_puts(&q->echo, v ? json_object_to_json_string_ext(v, plain) : otherwise);
+    str_addc(&q->echo, ',');
+    add_value(q, name, v, otherwise);
 }
 
 static void echo(struct responses_ask *q, struct json_object *o) {
@@ -329,9 +335,7 @@ static void echo(struct responses_ask *q, struct json_object *o) {
              "{\"effort\":null,\"summary\":null}");
     str_puts(&q->echo, ",\"service_tier\":\"default\",\"truncation\":\"disabled\"");
     str_printf(&q->echo, ",\"store\":%s,\"text\":{", q->store ? "true" : "false");
-    size_t first = q->echo.n;
-    add_echo(q, "format", json_at(text, "format"), "{\"type\":\"text\"}");
-    q->echo.p[first] = ' '; // its comma
+    add_value(q, "format", json_at(text, "format"), "{\"type\":\"text\"}");
     add_echo(q, "verbosity", json_at(text, "verbosity"), "\"medium\"");
     str_addc(&q->echo, '}');
 }

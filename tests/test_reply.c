@@ -322,6 +322,13 @@ static void test_generic(void **state) {
         {"{\"tool_calls\":[" NOW "]}", "", 1, false, true},
         {"{\"tool_calls\": [" NOW ", " NOW "]} ", "", 2, false, true},
         {"{\"tool_calls\": [" NOW "]", "", 1, false, true},
+        {"{\"tool_calls\":", "", 0, false, true},
+        {"{\"tool_calls\": [{\"na", "", 0, false, true},
+        {"{\"tool_calls\": [{\"name\": \"now\", \"arguments\": {\"a\": \"b", "", 0, false, true},
+        {"{\"tool_calls\": [" NOW ", {\"name\": \"now\", \"arguments\": {", "", 1, false, true},
+        {"{\"tool_calls\": [" NOW ", {\"na", "", 1, false, true},
+        {" \n\t", "", 0, false, true},
+        {" \n{\"response\": \"\\n\"", "\n", 0, false, true},
         {"{\"tool_calls\": []}", "{\"tool_calls\": []}", 0, false, true},
         {"Hi", "Hi", 0, false, true},
         {"{\"respon", "", 0, false, true},
@@ -350,10 +357,76 @@ static void test_generic(void **state) {
     }
 }
 
+// --- stop strings --------------------------------------------------------------------------------
+
+// They end the content where the client sees them, and are not looked for elsewhere.
+static void test_stops(void **state) {
+    static const char plain[] = "{{ messages[0].content }}";
+    static const char tagged[] =
+        "<tool_call>\n{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>";
+#define TAGGED "<tool_call>\n" NOW "\n</tool_call>"
+    static const struct {
+        const char *source, *reply, *stop[2], *content, *found;
+        size_t calls, unsaid;
+        bool no_tools;
+    } cases[] = {
+        {plain, "{\"response\": \"a: \\\"b\\\"\"}", {":", "response"}, "a", ":", 0, 0, false},
+        {plain, "\n{\"response\": \"ab\\n\\nc\"}\n", {"\n", "}"}, "ab", "\n", 0, 0, false},
+        {plain,
+         "{\"response\": \"ab \\u00e9!\"}",
+         {"{", "\xc3\xa9!"},
+         "ab ",
+         "\xc3\xa9!",
+         0,
+         0,
+         false},
+        {plain, "{\"response\": \"ab\"}", {"\"", "b\""}, "ab", "", 0, 0, false},
+        {plain, "{\"response\": \"ab\\n", {"\n\n", "x"}, "ab\n", "", 0, 0, false},
+        {plain, "{\"tool_calls\": [" NOW "]}", {"name", "{"}, "", "", 1, 0, false},
+        {plain, "<think>a: b</think>{\"response\": \"c: d\"}", {":", ">"}, "c", ":", 0, 0, false},
+        {plain, "a\n\nb: c", {"\n\n", "c"}, "a", "\n\n", 0, 6, true},
+        {plain, "a\n\n", {"\n\n", "c"}, "a", "\n\n", 0, 2, true},
+        {plain, "ab", {"bc", "abc"}, "ab", "", 0, 0, true},
+        {plain, "abd", {"abc", "bd"}, "a", "bd", 0, 2, true},
+        {tagged, "<think>\na\n</think>\n\nb\n" TAGGED, {"\n", "name"}, "b", "", 1, 0, false},
+        {tagged, "ab" TAGGED, {"b<", "\"now"}, "ab", "", 1, 0, false},
+        {tagged, "ab" TAGGED "\nc", {"b\nc", "now"}, "ab\nc", "", 1, 0, false},
+        {tagged,
+         "a\nb <tool_call> c",
+         {"tool_call> c", "d"},
+         "a\nb <",
+         "tool_call> c",
+         0,
+         12,
+         false},
+    };
+    const struct replies *all = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct sv stop[] = {sv(cases[i].stop[0]), sv(cases[i].stop[1])};
+        struct sample s = {.name = sv("stops"), .reply = sv(cases[i].reply)};
+        reply_format_of(sv(cases[i].source), &s.format);
+        s.opt.tools = cases[i].no_tools ? NULL : all->tools;
+        s.opt.stop = stop;
+        s.opt.stops = 2;
+        struct reply_message whole = message_of(&s, s.reply, s.reply.n, 0);
+        assert_string_equal(str_c(&whole.content), cases[i].content);
+        assert_int_equal(whole.calls, cases[i].calls);
+        for (size_t at = 1; at < s.reply.n; at++) expect_same(&s, &whole, at, s.reply.n);
+        expect_same(&s, &whole, 1, 1);
+        reply_message_free(&whole);
+        struct reply *r = reply_open(&s.format, &s.opt);
+        reply_push(r, s.reply);
+        reply_finish(r);
+        assert_true(sv_is(reply_stop(r), cases[i].found));
+        if (!reply_wrapped(r)) assert_int_equal(reply_unsaid(r), cases[i].unsaid);
+        reply_close(r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole), cmocka_unit_test(test_pieces),  cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_cut),   cmocka_unit_test(test_generic),
+        cmocka_unit_test(test_cut),   cmocka_unit_test(test_generic), cmocka_unit_test(test_stops),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

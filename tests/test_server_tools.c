@@ -323,6 +323,11 @@ static void refused(void **state) {
         {"\"tools\":[" FUNCTION("a", ",\"strict\":1") "]", "strict", "must be a boolean"},
         {"\"tools\":[" FUNCTION("a", "") "],\"tool_choice\":\"required\",\"ignore_eos\":true",
          "tools", "exclude"},
+        {"\"tools\":[{\"function\":{\"name\":\"a\"}}]", "tools", "tools[0].type is missing"},
+        {"\"tools\":[{\"type\":\"f\"}]", "tools", "tools[0].type is \"f\""},
+        {"\"functions\":[{\"name\":\"a\"}]", "functions", "give \"tools\""},
+        {"\"function_call\":\"auto\"", "function_call", "give \"tool_choice\""},
+        {"\"prompt_logprobs\":1", "prompt_logprobs", "not supported by this server"},
         {"\"guided_choice\":[]", "guided_choice", "a list of strings"},
         {"\"structured_outputs\":{\"structural_tag\":\"x\"}", "structured_outputs",
          "is not supported"},
@@ -358,6 +363,24 @@ static void choices(void **state) {
         json_object_put(o);
         str_free(&body);
     }
+}
+
+// Stop strings are not looked for in what a model thinks, nor in its calls or marks.
+static void stops(void **state) {
+    struct json_object *o, *c, *m;
+    (void)state;
+    c = ask_chat(&s, "{" HI "," WEATHER ",\"stop\":[\"?\",\"name\",\"<\",\"{\"]}", &o);
+    m = json_at(c, "message");
+    check_text(m, "reasoning_content", "Zurich?");
+    check_text(m, "content", "I look.");
+    check_call(json_object_array_get_idx(json_at(m, "tool_calls"), 0));
+    check_text(c, "finish_reason", "tool_calls");
+    json_object_put(o);
+    c = ask_chat(&s, "{" HI "," WEATHER ",\"stop\":\"k.\"}", &o);
+    check_text(json_at(c, "message"), "content", "I loo");
+    assert_null(json_at(json_at(c, "message"), "tool_calls"));
+    check_text(c, "finish_reason", "stop");
+    json_object_put(o);
 }
 
 // --- a model whose template has no format of calls -----------------------------------------------
@@ -445,6 +468,147 @@ static void generic_calls(const struct server *g) {
     json_object_put(o);
 }
 
+// Stop strings are looked for in the text that the client sees: not in the object around it.
+#define NO_STOPS "[\":\",\"{\",\"\\\"\",\"\\n\",\"\\t\",\"response\"]"
+
+// Gathers the text of an event of any API.
+static void gather_said(struct json_object *event, struct str *to) {
+    struct sv type = json_text_at(event, "type");
+    struct json_object *d = json_at(event, "delta");
+    struct json_object *choices = json_at(event, "choices");
+    if (sv_is(type, "response.output_text.delta")) str_add(to, json_text(d));
+    if (sv_is(type, "content_block_delta")) str_add(to, json_text_at(d, "text"));
+    if (choices)
+        str_add(to,
+                json_text_at(json_at(json_object_array_get_idx(choices, 0), "delta"), "content"));
+}
+
+static void each_said(const struct answer *a, struct str *text) {
+    struct sv rest = str_sv(&a->body);
+    for (ptrdiff_t at; (at = sv_find(rest, sv("data: {"), 0)) >= 0;) {
+        rest = sv_cut(rest, (size_t)at + 6, rest.n);
+        struct json_object *o = json_of(sv_cut(rest, 0, (size_t)sv_find(rest, sv("\n"), 0)));
+        gather_said(o, text);
+        json_object_put(o);
+    }
+}
+
+static void generic_stops(const struct server *g) {
+    static const struct {
+        const char *path, *tools, *stop, *stopped;
+    } apis[] = {
+        {CHAT, HI ",\"max_tokens\":60," WEATHER, "stop", "\"finish_reason\":\"stop\""},
+        {"/v1/messages",
+         HI
+         ",\"max_tokens\":60,\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}]",
+         "stop_sequences", "\"stop_sequence\":\"rld\""},
+        {"/v1/responses",
+         "\"input\":\"Hi\",\"max_output_tokens\":60,\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]",
+         "stop", "\"status\":\"completed\""},
+    };
+    static const struct {
+        const char *stop, *text;
+        bool stopped;
+    } cases[] = {
+        {"[\"zz\",\"rld\"]", "Hello, w\xc3\xb6", true},
+        {NO_STOPS, "Hello, w\xc3\xb6rld!", false},
+    };
+    for (size_t i = 0; i < 3 * 2 * 2; i++) {
+        size_t api = i / 4, k = i / 2 % 2;
+        bool stream = i % 2, stopped;
+        struct str body = {0}, text = {0};
+        struct answer a;
+        str_printf(&body, "{%s,\"temperature\":0,\"%s\":%s,\"stream\":%s}", apis[api].tools,
+                   apis[api].stop, cases[k].stop, stream ? "true" : "false");
+        post(g, &a, apis[api].path, body.p);
+        if (stream)
+            each_said(&a, &text);
+        else
+            str_printf(&text, cases[k].stopped ? "\"%s\"" : "\"%s", cases[k].text);
+        stopped = sv_find(str_sv(&a.body), sv(apis[api].stopped), 0) >= 0;
+        bool said = stream ? sv_starts(str_sv(&text), sv(cases[k].text)) &&
+                                 (!cases[k].stopped || text.n == strlen(cases[k].text))
+                           : sv_find(str_sv(&a.body), str_sv(&text), 0) >= 0;
+        if (a.status != 200 || !said || stopped != cases[k].stopped)
+            fail_msg("%s: %d %s", body.p, a.status, str_c(&a.body));
+        str_free(&body);
+        str_free(&text);
+        answer_free(&a);
+    }
+}
+
+// The tokens of the text have chances, those of the object around it have none.
+static void gather_bytes(struct json_object *c, void *to) {
+    struct json_object *list = json_at(json_at(c, "logprobs"), "content");
+    for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+        struct json_object *bytes = json_at(json_object_array_get_idx(list, i), "bytes");
+        for (size_t k = 0; k < json_object_array_length(bytes); k++)
+            str_addc(to, (char)json_object_get_int(json_object_array_get_idx(bytes, k)));
+    }
+}
+
+static void generic_chances(const struct server *g) {
+#define CHANCES "{" HI "," WEATHER ",\"temperature\":0,\"max_tokens\":47,\"logprobs\":true"
+    static const char *const stops[] = {"", ",\"stop\":\"rld\""};
+    for (size_t i = 0; i < 4; i++) {
+        struct str body = {0}, bytes = {0}, text = {0};
+        str_printf(&body, CHANCES "%s%s}", stops[i / 2], i % 2 ? ",\"stream\":true" : "");
+        if (i % 2) {
+            struct answer a;
+            post(g, &a, CHAT, body.p);
+            each_event(&a, gather_bytes, &bytes);
+            each_event(&a, gather_text, &text);
+            answer_free(&a);
+        } else {
+            struct json_object *o, *c = ask_chat(g, body.p, &o);
+            gather_bytes(c, &bytes);
+            str_add(&text, json_text_at(json_at(c, "message"), "content"));
+            json_object_put(o);
+        }
+        assert_true(text.n > 0);
+        assert_string_equal(str_c(&bytes), str_c(&text));
+        struct str *const texts[] = {&body, &bytes, &text};
+        for (size_t k = 0; k < 3; k++) str_free(texts[k]);
+    }
+}
+
+// A call that is cut, and white space before an answer, are no text.
+static void generic_cut(const struct server *g) {
+    bool argued = false;
+    for (int tokens = 1; tokens < 400; tokens += 19) {
+        struct str body = {0};
+        struct stream t = {0};
+        struct json_object *o;
+        struct answer a;
+        str_printf(
+            &body,
+            "{" HI ",\"tools\":[" FUNCTION(
+                "weather",
+                ",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{"
+                "\"type\":\"string\",\"minLength\":200}},\"required\":[\"city\"]}") "],\"tool_choice\":\"required\",\"temperature\":0,\"max_tokens\":%d",
+            tokens);
+        size_t n = body.n;
+        str_addc(&body, '}');
+        struct json_object *c = ask_chat(g, body.p, &o);
+        check_text(c, "finish_reason", "length");
+        check_text(json_at(c, "message"), "content", "");
+        assert_null(json_at(json_at(c, "message"), "tool_calls"));
+        body.n = n;
+        str_puts(&body, ",\"stream\":true}");
+        post(g, &a, CHAT, body.p);
+        each_event(&a, gather, &t);
+        assert_int_equal(t.content.n, 0);
+        assert_string_equal(str_c(&t.finish), "length");
+        argued |= t.arguments.n > 9;
+        struct str *const texts[] = {&t.reasoning, &t.alias,  &t.content, &t.name,
+                                     &t.arguments, &t.finish, &body};
+        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) str_free(texts[k]);
+        json_object_put(o);
+        answer_free(&a);
+    }
+    assert_true(argued);
+}
+
 static void generic(void **state) {
     struct server g;
     (void)state;
@@ -453,6 +617,9 @@ static void generic(void **state) {
     generic_prompt(&g);
     generic_continued(&g);
     generic_calls(&g);
+    generic_stops(&g);
+    generic_chances(&g);
+    generic_cut(&g);
     check_forced(&g);
     assert_int_equal(server_stop(&g), 0);
 }
@@ -463,6 +630,7 @@ int main(void) {
         cmocka_unit_test(stream),       cmocka_unit_test(one_call), cmocka_unit_test(cut),
         cmocka_unit_test(thinking),     cmocka_unit_test(formats),  cmocka_unit_test(forced),
         cmocka_unit_test(refused),      cmocka_unit_test(choices),  cmocka_unit_test(generic),
+        cmocka_unit_test(stops),
     };
     return cmocka_run_group_tests_name("server tools", tests, start, stop);
 }

@@ -250,7 +250,7 @@ BY_HAND = [
     (PLAIN, "no thought", "", "a <think> b </think> c", "", "a <think> b </think> c", []),
     (PLAIN, "only the end", "", "</think>\n\n" + TEXT, "", TEXT, []),
     (PLAIN, "empty", "", "", "", "", []),
-    (PLAIN, "space", "", " \n", "", " \n", []),
+    (PLAIN, "space", "n", " \n", "", " \n", []),
     (V3, "one", "", "<\uff5ctool\u2581calls\u2581begin\uff5c><\uff5ctool\u2581call\u2581begin\uff5c>function<\uff5ctool\u2581sep\uff5c>weather\n```json\n"
      + ARGS + "\n```<\uff5ctool\u2581call\u2581end\uff5c><\uff5ctool\u2581calls\u2581end\uff5c>", "", "", [WEATHER]),
 ]

@@ -55,6 +55,10 @@ struct reply_options {
     // call. Their schemas say what an argument is that the model writes without quotes.
     struct json_object *tools;
     bool formed; // the answer has a form of its own, and is not in a generic format's object
+    // [stops] Before the first of these in the content the reply ends. Marks, calls and reasoning
+    // are not looked at, nor white space that is dropped. Copied.
+    const struct sv *stop;
+    size_t stops;
 };
 
 enum reply_kind {
@@ -81,6 +85,21 @@ void reply_finish(struct reply *r); // nothing more comes; decides what is held 
 // The next event, whose texts are valid until the next call of reply_push, _finish or _next.
 bool reply_next(struct reply *r, struct reply_event *event);
 bool reply_thinks(const struct reply *r); // what was pushed ends inside the reasoning
+// The stop string that was found, or an empty view. Nothing comes after it.
+struct sv reply_stop(const struct reply *r);
+// Characters at the end of what was pushed that a stop string may begin with, or once it was found,
+// that are it and what follows.
+size_t reply_unsaid(const struct reply *r);
+
+// Whether the answer is written inside the generic format's object. Then of what was pushed only a
+// string's inside is content; places in that tell which tokens are.
+struct reply_place {
+    bool inside;  // what was pushed ends in that string
+    size_t said;  // characters of content that came
+    size_t shown; // of those, in events
+};
+bool reply_wrapped(const struct reply *r);
+struct reply_place reply_place(const struct reply *r);
 
 // A whole reply.
 struct reply_call {

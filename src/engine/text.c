@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/stops.h"
 #include "checkpoint/config.h"
 #include "engine/constraint.h"
 
@@ -108,12 +109,8 @@ struct text_stream {
     const struct tokenizer *tokenizer;
     const struct reply_format *marks;
     struct tok_stream *tokens;
-    struct str *stop; // [stops]
-    size_t stops;
-    struct str held; // text that may be the beginning of a stop string
-    size_t out;      // characters given out
-    bool stopped;
-    size_t by; // the stop string that did it
+    struct stops stops;
+    size_t out; // characters given out
 };
 
 struct text_stream *text_stream_open(const struct text_model *m, const struct reply_format *marks,
@@ -122,72 +119,24 @@ struct text_stream *text_stream_open(const struct text_model *m, const struct re
     s->tokenizer = m->tokenizer;
     s->marks = marks;
     s->tokens = tok_stream_open(m->tokenizer, false);
-    s->stop = mem_array(count, sizeof *s->stop);
-    for (size_t i = 0; i < count; i++)
-        if (stops[i].n) str_add(&s->stop[s->stops++], stops[i]);
+    stops_set(&s->stops, stops, count);
     return s;
 }
 
 void text_stream_close(struct text_stream *s) {
     if (!s) return;
     tok_stream_close(s->tokens);
-    for (size_t i = 0; i < s->stops; i++) str_free(&s->stop[i]);
-    free(s->stop);
-    str_free(&s->held);
+    stops_free(&s->stops);
     free(s);
 }
 
-// Where the first stop string begins in the held text, or -1; *by says which.
-static ptrdiff_t find_stop(const struct text_stream *s, size_t *by) {
-    ptrdiff_t first = -1;
-    for (size_t i = 0; i < s->stops; i++) {
-        ptrdiff_t at = sv_find(str_sv(&s->held), str_sv(&s->stop[i]), 0);
-        if (at < 0 || (first >= 0 && at >= first)) continue;
-        first = at;
-        *by = i;
-    }
-    return first;
-}
-
-// Bytes at the end of the held text that a stop string may go on from.
-static size_t undecided(const struct text_stream *s) {
-    struct sv held = str_sv(&s->held);
-    size_t most = 0;
-    for (size_t i = 0; i < s->stops; i++) {
-        struct sv stop = str_sv(&s->stop[i]);
-        size_t n = stop.n - 1 < held.n ? stop.n - 1 : held.n;
-        while (n > most && !sv_ends(held, sv_cut(stop, 0, n))) n--;
-        if (n > most) most = n;
-    }
-    return most;
-}
-
 struct sv text_stream_stop(const struct text_stream *s) {
-    return s->stopped ? str_sv(&s->stop[s->by]) : sv("");
+    return stops_by(&s->stops);
 }
-
 size_t text_stream_out(const struct text_stream *s) { return s->out; }
 
 size_t text_stream_size(const struct text_stream *s) {
-    return s->out + utf8_count(str_sv(&s->held));
-}
-
-static bool emit(struct text_stream *s, size_t keep, struct str *out) {
-    size_t n = s->held.n - keep;
-    str_add(out, sv_n(s->held.p, n));
-    s->out += utf8_count(sv_n(s->held.p, n));
-    if (keep) memmove(s->held.p, s->held.p + n, keep);
-    s->held.n = keep;
-    return s->stopped;
-}
-
-// Emits what is decided of the held text.
-static bool settle(struct text_stream *s, struct str *out) {
-    ptrdiff_t at = find_stop(s, &s->by);
-    if (at < 0) return emit(s, undecided(s), out);
-    s->stopped = true;
-    s->held.n = (size_t)at;
-    return emit(s, 0, out);
+    return s->out + utf8_count(str_sv(&s->stops.held));
 }
 
 static bool shows(const struct text_stream *s, int32_t id) {
@@ -196,13 +145,18 @@ static bool shows(const struct text_stream *s, int32_t id) {
 }
 
 bool text_stream_push(struct text_stream *s, int32_t id, struct str *out) {
-    if (s->stopped) return true;
-    if (shows(s, id)) tok_stream_push(s->tokens, id, &s->held);
-    return settle(s, out);
+    size_t before = out->n;
+    if (s->stops.found) return true;
+    if (shows(s, id)) tok_stream_push(s->tokens, id, &s->stops.held);
+    stops_settle(&s->stops, out);
+    s->out += utf8_count(sv_cut(str_sv(out), before, out->n));
+    return s->stops.found;
 }
 
 void text_stream_finish(struct text_stream *s, struct str *out) {
-    if (s->stopped) return;
-    tok_stream_finish(s->tokens, &s->held);
-    if (!settle(s, out)) emit(s, 0, out);
+    size_t before = out->n;
+    if (s->stops.found) return;
+    tok_stream_finish(s->tokens, &s->stops.held);
+    stops_finish(&s->stops, out);
+    s->out += utf8_count(sv_cut(str_sv(out), before, out->n));
 }

@@ -99,18 +99,19 @@ static const struct {
     const char *name;
     double number; // NAN: none
     const char *word;
+    const char *instead; // of it, or NULL
 } unsupported[] = {
-    {"functions", NAN, NULL},
-    {"function_call", NAN, "none"},
-    {"prompt_logprobs", NAN, NULL},
-    {"n_probs", 0, NULL},
-    {"suffix", NAN, NULL},
-    {"adaptive_target", -1, NULL},
-    {"bad_words", NAN, NULL},
-    {"allowed_token_ids", NAN, NULL},
-    {"audio", NAN, NULL},
-    {"modalities", NAN, NULL},
-    {"web_search_options", NAN, NULL},
+    {"functions", NAN, NULL, "tools"},
+    {"function_call", NAN, "none", "tool_choice"},
+    {"prompt_logprobs", NAN, NULL, NULL},
+    {"n_probs", 0, NULL, NULL},
+    {"suffix", NAN, NULL, NULL},
+    {"adaptive_target", -1, NULL, NULL},
+    {"bad_words", NAN, NULL, NULL},
+    {"allowed_token_ids", NAN, NULL, NULL},
+    {"audio", NAN, NULL, NULL},
+    {"modalities", NAN, NULL, NULL},
+    {"web_search_options", NAN, NULL, NULL},
 };
 enum { UNSUPPORTED = sizeof unsupported / sizeof *unsupported };
 
@@ -142,8 +143,10 @@ static bool refuse_unsupported(struct json_object *o, bool chat, struct refusal 
         const char *name = unsupported[i].name;
         struct json_object *v = json_at(o, name);
         if (asks_nothing(v, unsupported[i].number, unsupported[i].word)) continue;
-        if (!asks_for_text(name, v))
-            return refuse(r, 400, name, "\"%s\" is not supported by this server", name);
+        if (asks_for_text(name, v)) continue;
+        const char *instead = unsupported[i].instead;
+        return refuse(r, 400, name, "\"%s\" is not supported by this server%s%s%s", name,
+                      instead ? "; give \"" : "", instead ? instead : "", instead ? "\"" : "");
     }
     return true;
 }

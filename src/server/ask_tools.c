@@ -5,6 +5,12 @@
 static bool check_tool(struct json_object *tool, size_t i, struct refusal *r) {
     struct sv type = json_text_at(tool, "type");
     bool strict = false;
+    if (!json_at(tool, "type"))
+        return refuse(
+            r, 400, "tools",
+            "tools[%zu].type is missing; tools are {\"type\": \"function\", \"function\": "
+            "{\"name\": ...}}",
+            i);
     if (!sv_is(type, "function"))
         return refuse(r, 400, "tools", "tools[%zu].type is \"%.*s\"; it must be \"function\"", i,
                       (int)(type.n < 40 ? type.n : 40), type.p);

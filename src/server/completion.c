@@ -68,11 +68,16 @@ static void submit(struct completion *c, struct refusal *r) {
 }
 
 // Reasoning that stays inside the content has no marks.
-static struct reply *open_reply(const struct completion *c) {
+static struct reply *open_reply(const struct completion *c, const struct sv *stop) {
     const struct text_prompt *p = &c->ask.prompt;
     struct reply_format f = *p->reply;
     struct reply_options opt = {
-        .opened = p->opened, .tools = c->ask.tools, .formed = c->ask.formed};
+        .opened = p->opened,
+        .tools = c->ask.tools,
+        .formed = c->ask.formed,
+        .stop = stop,
+        .stops = c->ask.stops,
+    };
     if (c->service->o->reasoning == REASONING_INSIDE) {
         f.think_open = f.think_close = sv("");
         opt.opened = false;
@@ -89,8 +94,9 @@ static void open_choices(struct completion *c, const struct text_model *m) {
         struct choice *ch = &c->choice[i];
         ch->index = i;
         ch->indent = -1;
-        ch->text = text_stream_open(m, c->ask.prompt.reply, stop, c->ask.stops);
-        if (c->api->chat) ch->reply = open_reply(c);
+        // In a chat stop strings are looked for in what the client sees as text.
+        ch->text = text_stream_open(m, c->ask.prompt.reply, stop, c->api->chat ? 0 : c->ask.stops);
+        if (c->api->chat) ch->reply = open_reply(c, stop);
     }
 }
 
@@ -199,9 +205,14 @@ size_t completion_prompt(const struct completion *c, const struct choice *ch) {
     return ch->index / c->ask.choices;
 }
 
-size_t completion_shown(const struct choice *ch) { return text_stream_out(ch->text); }
+size_t completion_shown(const struct choice *ch) {
+    size_t out = text_stream_out(ch->text), unsaid = ch->reply ? reply_unsaid(ch->reply) : 0;
+    if (ch->reply && reply_wrapped(ch->reply)) return reply_place(ch->reply).shown;
+    return out > unsaid ? out - unsaid : 0;
+}
+
 struct sv completion_stop(const struct choice *ch) {
-    return text_stream_stop(ch->text);
+    return ch->reply ? reply_stop(ch->reply) : text_stream_stop(ch->text);
 }
 
 const char *completion_finish(const struct choice *ch) {
@@ -229,6 +240,12 @@ static bool cut_off(const struct completion *c, struct choice *ch, size_t from) 
     return line && c->ask.most_ms > 0 && (clock_now() - c->first) * 1000 > (double)c->ask.most_ms;
 }
 
+// Where the next token begins, in characters of the answer.
+static size_t place_of(const struct choice *ch) {
+    bool wrapped = ch->reply && reply_wrapped(ch->reply);
+    return wrapped ? reply_place(ch->reply).said : text_stream_size(ch->text);
+}
+
 // Takes a token. True when the answer ends with it.
 static bool take_token(struct completion *c, struct choice *ch, int32_t id, bool end,
                        size_t *chance) {
@@ -238,7 +255,7 @@ static bool take_token(struct completion *c, struct choice *ch, int32_t id, bool
     ch->tokens++;
     if (c->ask.keep_ids) ids_push(&ch->ids, id);
     if (c->ask.logprobs && (!end || c->ask.end_chances))
-        logprobs_add(&ch->logprobs, id, text_stream_size(ch->text), &c->news, chance);
+        logprobs_add(&ch->logprobs, id, place_of(ch), &c->news, chance);
     if (end) return false;
     if (text_stream_push(ch->text, id, &ch->piece))
         ch->finish = FINISH_STOP;
@@ -247,12 +264,20 @@ static bool take_token(struct completion *c, struct choice *ch, int32_t id, bool
     return ch->finish != FINISH_NOT;
 }
 
-// Hands on what came of a token. Of one that ends the reasoning some may be text.
-static void push_token(struct completion *c, struct choice *ch, size_t from) {
-    if (!ch->reply) return;
-    bool before = reply_thinks(ch->reply);
+// Hands on what came of a token. Of one that ends the reasoning some may be text; one that is no
+// part of an answer in an object has no chances. True when the answer ends with it.
+static bool push_token(struct completion *c, struct choice *ch, size_t from, size_t logged) {
+    if (!ch->reply) return false;
+    bool thinks = reply_thinks(ch->reply);
+    struct reply_place was = reply_place(ch->reply), is;
     reply_push(ch->reply, sv_cut(str_sv(&ch->piece), from, ch->piece.n));
-    c->thought += before || reply_thinks(ch->reply);
+    c->thought += thinks || reply_thinks(ch->reply);
+    is = reply_place(ch->reply);
+    if (reply_wrapped(ch->reply) && ch->logprobs.n > logged && is.said == was.said &&
+        !(was.inside && is.inside))
+        logprobs_drop(&ch->logprobs);
+    if (reply_stop(ch->reply).n) ch->finish = FINISH_STOP;
+    return ch->finish != FINISH_NOT;
 }
 
 // Takes an answer's news. The text before a stop string or a stop id is the answer's.
@@ -262,9 +287,9 @@ static void take(struct completion *c, struct choice *ch) {
     bool ended = false;
     for (size_t i = 0; i < news->ids.n && !ended; i++) {
         bool end = news->finish == FINISH_STOP && i + 1 == news->ids.n;
-        size_t from = ch->piece.n;
+        size_t from = ch->piece.n, logged = ch->logprobs.n;
         ended = take_token(c, ch, news->ids.id[i], end, &chance);
-        push_token(c, ch, from);
+        ended |= push_token(c, ch, from, logged);
     }
     if (ended) job_cancel(c->job, ch->index);
     size_t before = ch->piece.n;
@@ -273,7 +298,9 @@ static void take(struct completion *c, struct choice *ch) {
     if (!ended) ch->finish = news->finish;
     if (!ch->reply) return;
     reply_push(ch->reply, sv_cut(str_sv(&ch->piece), before, ch->piece.n));
-    if (ch->finish != FINISH_NOT) reply_finish(ch->reply);
+    if (ch->finish == FINISH_NOT) return;
+    reply_finish(ch->reply);
+    if (reply_stop(ch->reply).n) ch->finish = FINISH_STOP;
 }
 
 // The next part of an answer. Where one call is wanted, nothing comes after it.

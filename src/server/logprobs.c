@@ -30,6 +30,8 @@ void logprobs_add(struct logprobs *l, int32_t id, size_t at, const struct job_ne
     *from += n;
 }
 
+void logprobs_drop(struct logprobs *l) { l->chances = l->token[--l->n].from; }
+
 // JSON has no infinity; OpenAI's word for what never comes is this.
 static void add_chance(struct str *s, float p) {
     if (p > -9999)

@@ -17,6 +17,7 @@ void logprobs_free(struct logprobs *l);
 // *from moves on.
 void logprobs_add(struct logprobs *l, int32_t id, size_t at, const struct job_news *news,
                   size_t *from);
+void logprobs_drop(struct logprobs *l); // the token that was added last
 // Writes the tokens that begin before character `end`, in the form of chats or of completions, and
 // forgets them; "null" when there are none.
 void logprobs_write(struct str *out, struct logprobs *l, const struct tokenizer *t, bool chat,

@@ -64,10 +64,11 @@ static bool read_string(struct reply *r) {
     return n || end;
 }
 
+bool in_answer(const struct reply *r) { return r->mode == IN_ANSWER && r->answer == IN_STRING; }
+
 bool answer_unbegun(const struct reply *r) {
     struct sv rest = sv_trim(input_rest(r));
-    bool generic = r->format.generic && r->opt.tools && !r->opt.formed && !r->spoke;
-    return generic && rest.n &&
+    return reply_wrapped(r) && !r->spoke && rest.n &&
            (sv_starts(sv(REPLY_ANSWER), rest) || sv_starts(sv(REPLY_CALLS), rest));
 }
 

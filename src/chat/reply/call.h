@@ -6,6 +6,7 @@
 #ifndef CHAT_REPLY_CALL_H
 #define CHAT_REPLY_CALL_H
 
+#include "base/stops.h"
 #include "chat/reply.h"
 #include "chat/reply/jscan.h"
 #include "grammar/kinds.h"
@@ -134,6 +135,8 @@ struct reply {
     bool after_call;                // nothing was said since
     int harmony;                    // harmony.c's place
     int answer;                     // answer.c's
+    struct stops stops;             // of the content
+    size_t said, shown;             // characters of it
 
     size_t calls;     // begun so far, lost ones too
     size_t sectioned; // begun in this section
@@ -206,6 +209,7 @@ bool read_harmony(struct reply *r); // false: needs more
 bool harmony_thinks(const struct reply *r);
 // Behind REPLY_ANSWER. False: needs more.
 bool read_answer(struct reply *r);
+bool in_answer(const struct reply *r); // inside its string
 // What is left is not more than the beginning of a generic format's mark: no text.
 bool answer_unbegun(const struct reply *r);
 

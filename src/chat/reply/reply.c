@@ -98,7 +98,7 @@ enum step input_json(struct reply *r, struct str *to, bool *done) {
 
 // --- events --------------------------------------------------------------------------------------
 
-static void add_event(struct reply *r, enum reply_kind kind, struct sv text, struct sv id) {
+static void put_event(struct reply *r, enum reply_kind kind, struct sv text, struct sv id) {
     struct pending *last = r->events ? &r->event[r->events - 1] : NULL;
     bool joins = last && r->next < r->events && last->kind == kind &&
                  (kind == REPLY_REASONING || kind == REPLY_CONTENT || kind == REPLY_ARGUMENTS);
@@ -114,6 +114,34 @@ static void add_event(struct reply *r, enum reply_kind kind, struct sv text, str
     }
     str_add(&r->out, text);
     str_add(&r->out, id);
+}
+
+static void put_content(struct reply *r, const struct str *text) {
+    if (!text->n) return;
+    put_event(r, REPLY_CONTENT, str_sv(text), sv(""));
+    r->shown += utf8_count(str_sv(text));
+}
+
+// What is no content ends what may be the beginning of a stop string.
+static void end_content(struct reply *r) {
+    struct str text = {0};
+    stops_finish(&r->stops, &text);
+    put_content(r, &text);
+    str_free(&text);
+}
+
+static void add_event(struct reply *r, enum reply_kind kind, struct sv text, struct sv id) {
+    struct str certain = {0};
+    if (r->stops.found) return;
+    if (kind != REPLY_CONTENT) {
+        end_content(r);
+        put_event(r, kind, text, id);
+        return;
+    }
+    str_add(&r->stops.held, text);
+    stops_settle(&r->stops, &certain);
+    put_content(r, &certain);
+    str_free(&certain);
 }
 
 bool reply_next(struct reply *r, struct reply_event *event) {
@@ -134,25 +162,33 @@ static void reuse(struct reply *r) {
     str_clear(&r->out);
 }
 
+// Whether white space behind text is content whatever follows, and so may be a stop string.
+static bool keeps_space(const struct reply *r) {
+    if (!r->stops.n || !r->spoke) return false;
+    return r->mode == IN_ANSWER || (!r->opt.tools && !r->format.marks && !r->format.harmony);
+}
+
 // White space at the end of a part waits for more of it. At its beginning it is shown only where
 // nothing came before.
 void show_text(struct reply *r, enum reply_kind kind, struct sv text) {
-    bool *begun = kind == REPLY_CONTENT ? &r->spoke : &r->thought;
-    bool drop = !*begun && (kind == REPLY_REASONING || r->reasoned || r->after_call);
-    size_t from = 0, lent = r->lent < text.n ? r->lent : text.n;
+    bool content = kind == REPLY_CONTENT, *begun = content ? &r->spoke : &r->thought;
+    bool layout = content && reply_wrapped(r) && r->mode == IN_CONTENT; // around the object
+    bool drop = !*begun && (!content || r->reasoned || r->after_call || layout);
+    size_t lent = r->lent < text.n ? r->lent : text.n, from = lent;
     r->lent -= lent;
-    text = sv_cut(text, lent, text.n);
+    while (drop && from < text.n && jscan_space(text.p[from])) from++;
+    text = sv_cut(text, from, text.n);
+    if (content) r->said += utf8_count(text);
     size_t to = text.n;
-    while (to && jscan_space(text.p[to - 1])) to--;
+    while (!(content && keeps_space(r)) && to && jscan_space(text.p[to - 1])) to--;
     if (!to) {
         str_add(&r->held, text);
         return;
     }
-    while (drop && jscan_space(text.p[from])) from++;
     if (!drop && r->held.n) add_event(r, kind, str_sv(&r->held), sv(""));
-    add_event(r, kind, sv_cut(text, from, to), sv(""));
+    add_event(r, kind, sv_cut(text, 0, to), sv(""));
     *begun = true;
-    if (kind == REPLY_CONTENT) r->after_call = false;
+    if (content) r->after_call = false;
     str_clear(&r->held);
     str_add(&r->held, sv_cut(text, to, text.n));
 }
@@ -277,6 +313,11 @@ static bool step_calls(struct reply *r) {
     if (s == STEP_LOST || s == STEP_MORE) {
         // A trigger that is text after all is passed over, or it would be found again.
         if (!r->raw.n) input_eat(r, r->trigger.n);
+        // The generic format's object is the server's own: cut, it is no text of the model's.
+        if (r->ended && reply_wrapped(r)) {
+            r->at = r->in.n;
+            str_clear(&r->raw);
+        }
         lose_call(r);
         r->mode = IN_CONTENT;
     }
@@ -309,7 +350,7 @@ static struct marks marks_now(const struct reply *r) {
     // Nothing was thought where the end comes alone.
     if (!r->spoke) add_mark(&m, f->think_open);
     if (!r->spoke) add_mark(&m, f->think_close);
-    if (!r->spoke && f->generic && r->opt.tools && !r->opt.formed) add_mark(&m, sv(REPLY_ANSWER));
+    if (!r->spoke && reply_wrapped(r)) add_mark(&m, sv(REPLY_ANSWER));
     m.first = m.n;
     for (size_t i = 0; i < f->marks; i++) add_mark(&m, f->mark[i]);
     m.calls = m.n;
@@ -436,6 +477,8 @@ struct reply *reply_open(const struct reply_format *f, const struct reply_option
     r->format = *f;
     r->opt = *opt;
     json_object_get(r->opt.tools);
+    stops_set(&r->stops, opt->stop, opt->stops);
+    r->opt.stop = NULL; // its owner's
     r->mode = f->harmony ? IN_HARMONY : opt->opened ? IN_REASONING : IN_CONTENT;
     r->reasoned = opt->opened;
     str_add(&r->in, f->begun);
@@ -446,6 +489,7 @@ struct reply *reply_open(const struct reply_format *f, const struct reply_option
 void reply_close(struct reply *r) {
     if (!r) return;
     json_object_put(r->opt.tools);
+    stops_free(&r->stops);
     struct str *const texts[] = {&r->in,   &r->held, &r->raw,   &r->key,
                                  &r->name, &r->id,   &r->value, &r->out};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) str_free(texts[i]);
@@ -455,7 +499,7 @@ void reply_close(struct reply *r) {
 
 static void run(struct reply *r) {
     bool on = true;
-    while (on && (r->at < r->in.n || r->ended)) {
+    while (on && !r->stops.found && (r->at < r->in.n || r->ended)) {
         if (r->mode == IN_CALLS)
             on = step_calls(r);
         else if (r->mode == IN_ANSWER)
@@ -480,6 +524,24 @@ bool reply_thinks(const struct reply *r) {
     return r->mode == IN_HARMONY ? harmony_thinks(r) : r->mode == IN_REASONING;
 }
 
+bool reply_wrapped(const struct reply *r) {
+    return r->format.generic && r->opt.tools && !r->opt.formed;
+}
+
+struct reply_place reply_place(const struct reply *r) {
+    return (struct reply_place){.inside = in_answer(r), .said = r->said, .shown = r->shown};
+}
+
+struct sv reply_stop(const struct reply *r) {
+    return stops_by(&r->stops);
+}
+
+size_t reply_unsaid(const struct reply *r) {
+    size_t n = utf8_count(str_sv(&r->stops.held));
+    if (r->stops.found) n += utf8_count(str_sv(&r->held)) + utf8_count(input_rest(r));
+    return n;
+}
+
 void reply_finish(struct reply *r) {
     reuse(r);
     if (r->ended) return;
@@ -488,6 +550,7 @@ void reply_finish(struct reply *r) {
     bool shown = r->mode != IN_REASONING && !r->after_call && (r->spoke || !r->reasoned);
     if (shown && r->held.n) add_event(r, REPLY_CONTENT, str_sv(&r->held), sv(""));
     str_clear(&r->held);
+    end_content(r);
 }
 
 // --- a whole one ---------------------------------------------------------------------------------

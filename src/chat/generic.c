@@ -1,5 +1,9 @@
 // Tools and calls in a conversation whose template knows none: tools are described in the system
 // message, and what was called and came of it is text, in the generic format of reply.h.
+#include <stdlib.h>
+
+#include "base/map.h"
+#include "base/mem.h"
 #include "chat/parts.h"
 #include "chat/reply.h"
 
@@ -78,22 +82,35 @@ static void put_answer(struct json_object *m) {
 
 // --- what came of it -----------------------------------------------------------------------------
 
-// The name of the function that a call of this id was of, from the messages before it.
-static struct sv name_called(struct json_object *messages, size_t before, struct sv id) {
-    for (size_t i = before; i-- > 0 && id.n;) {
-        struct json_object *calls = json_at(json_object_array_get_idx(messages, i), "tool_calls");
-        for (size_t k = 0; is_list(calls) && k < json_object_array_length(calls); k++) {
-            struct json_object *call = json_object_array_get_idx(calls, k);
-            if (sv_eq(json_text_at(call, "id"), id)) return json_text_at(function_of(call), "name");
-        }
+// The names of the functions that calls so far were of, by the calls' ids; the last of an id
+// counts.
+struct called {
+    struct map ids;
+    struct sv *name; // of the messages
+    size_t n, cap;
+};
+
+static void add_called(struct called *c, struct json_object *calls) {
+    for (size_t i = 0; i < json_object_array_length(calls); i++) {
+        struct json_object *call = json_object_array_get_idx(calls, i);
+        struct sv id = json_text_at(call, "id");
+        if (!id.n) continue;
+        c->name = mem_grow(c->name, &c->cap, c->n + 1, sizeof *c->name);
+        map_set(&c->ids, id, (int64_t)c->n);
+        c->name[c->n++] = json_text_at(function_of(call), "name");
     }
-    return sv("");
 }
 
-static void add_result(struct str *s, struct json_object *messages, size_t at) {
-    struct json_object *m = json_object_array_get_idx(messages, at), *v = json_at(m, "content");
+static struct sv name_called(const struct called *c, struct sv id) {
+    int64_t at = id.n && c->n ? map_get(&c->ids, id) : -1;
+    return at < 0 ? sv("") : c->name[at];
+}
+
+static void add_result(struct str *s, const struct called *c, struct json_object *m) {
+    struct json_object *v = json_at(m, "content");
     struct sv name = json_text_at(m, "name");
-    if (!name.n) name = name_called(messages, at, json_text_at(m, "tool_call_id"));
+    if (!name.n) name = name_called(c, json_text_at(m, "tool_call_id"));
+    if (s->n) str_addc(s, '\n');
     str_puts(s, "{\"tool_result\": {");
     if (name.n) {
         json_member(s, "name", name);
@@ -120,44 +137,46 @@ static struct json_object *add_message(struct json_object *out, const char *role
     return m;
 }
 
-// A text at the end of a message of the user's: templates want users and assistants to take turns.
-static void add_text(struct json_object *m, const char *between, struct sv text) {
-    struct str s = {0};
-    str_add(&s, json_text_at(m, "content"));
-    if (s.n) str_puts(&s, between);
-    str_add(&s, text);
-    set_content(m, &s);
-    str_free(&s);
+// Results that follow each other are one message of the user's, as is what he says then: templates
+// want users and assistants to take turns.
+static void put_results(struct json_object *out, struct str *results) {
+    if (results->n) set_content(add_message(out, "user"), results);
+    str_clear(results);
 }
 
 static struct json_object *rewrite(struct json_object *messages, bool answers, size_t open) {
-    struct json_object *out = json_object_new_array(), *results = NULL;
+    struct json_object *out = json_object_new_array();
+    struct called called = {0};
+    struct str results = {0};
     for (size_t i = 0; i < json_object_array_length(messages); i++) {
-        struct json_object *m = json_object_array_get_idx(messages, i);
-        struct json_object *calls = json_at(m, "tool_calls"), *copy;
+        struct json_object *m = json_object_array_get_idx(messages, i), *copy;
+        struct json_object *calls = json_at(m, "tool_calls");
         struct sv said = json_text_at(m, "content");
         if (has_role(m, "tool")) {
-            struct str s = {0};
-            add_result(&s, messages, i);
-            if (!results) results = add_message(out, "user");
-            add_text(results, "\n", str_sv(&s));
-            str_free(&s);
+            add_result(&results, &called, m);
             continue;
         }
-        if (results && has_role(m, "user") && said.n) {
-            add_text(results, "\n\n", said);
-            results = NULL;
+        if (results.n && has_role(m, "user") && said.n) {
+            str_puts(&results, "\n\n");
+            str_add(&results, said);
+            put_results(out, &results);
             continue;
         }
-        results = NULL;
+        put_results(out, &results);
         copy = json_object_new_object();
         json_add_members(copy, m);
         json_object_array_add(out, copy);
-        if (is_list(calls) && json_object_array_length(calls))
+        if (is_list(calls) && json_object_array_length(calls)) {
+            add_called(&called, calls);
             put_calls(copy, calls);
-        else if (answers && has_role(m, "assistant") && i != open)
+        } else if (answers && has_role(m, "assistant") && i != open) {
             put_answer(copy);
+        }
     }
+    put_results(out, &results);
+    map_free(&called.ids);
+    free(called.name);
+    str_free(&results);
     return out;
 }
 

@@ -1,5 +1,6 @@
 #include "server/ask_tools.h"
 
+#include "base/map.h"
 #include "server/body.h"
 
 static bool check_tool(struct json_object *tool, size_t i, struct refusal *r) {
@@ -32,33 +33,36 @@ static bool check_tools(struct json_object *tools, struct refusal *r) {
     return true;
 }
 
-static struct json_object *tool_named(struct json_object *tools, struct sv name) {
-    for (size_t i = 0; tools && i < json_object_array_length(tools); i++) {
+// Where each tool's name is first.
+static struct map tool_names(struct json_object *tools) {
+    struct map names = {0};
+    for (size_t i = 0; i < json_object_array_length(tools); i++) {
         struct json_object *tool = json_object_array_get_idx(tools, i);
-        if (sv_eq(json_text_at(json_at(tool, "function"), "name"), name)) return tool;
+        map_put(&names, json_text_at(json_at(tool, "function"), "name"), (int64_t)i);
     }
-    return NULL;
+    return names;
 }
 
 // Adds to a's callable tools the one that {"type": "function", "function": {"name": ...}} names.
-static bool add_callable(struct ask *a, struct json_object *tools, struct json_object *choice,
-                         struct refusal *r) {
+static bool add_callable(struct ask *a, struct json_object *tools, const struct map *names,
+                         struct json_object *choice, struct refusal *r) {
     struct json_object *function = json_at(choice, "function");
     struct sv name = json_text_at(function ? function : choice, "name");
-    struct json_object *tool = name.n ? tool_named(tools, name) : NULL;
+    int64_t at = name.n ? map_get(names, name) : -1;
     if (!name.n)
         return refuse(r, 400, "tool_choice", "\"tool_choice\" names a function without a name");
-    if (!tool)
+    if (at < 0)
         return refuse(r, 400, "tool_choice",
                       "\"tool_choice\" names \"%.*s\", which is not in \"tools\"",
                       (int)(name.n < 80 ? name.n : 80), name.p);
-    json_object_array_add(a->callable, json_object_get(tool));
+    json_object_array_add(a->callable,
+                          json_object_get(json_object_array_get_idx(tools, (size_t)at)));
     return true;
 }
 
 // {"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}}
-static bool read_allowed(struct ask *a, struct json_object *tools, struct json_object *choice,
-                         struct refusal *r) {
+static bool read_allowed(struct ask *a, struct json_object *tools, const struct map *names,
+                         struct json_object *choice, struct refusal *r) {
     struct json_object *own = json_at(choice, "allowed_tools");
     if (!own) own = choice;
     struct json_object *list = json_at(own, "tools");
@@ -70,7 +74,7 @@ static bool read_allowed(struct ask *a, struct json_object *tools, struct json_o
         return refuse(r, 400, "tool_choice",
                       "\"tool_choice.allowed_tools.tools\" must be a list of tools");
     for (size_t i = 0; i < json_object_array_length(list); i++)
-        if (!add_callable(a, tools, json_object_array_get_idx(list, i), r)) return false;
+        if (!add_callable(a, tools, names, json_object_array_get_idx(list, i), r)) return false;
     a->must_call = sv_is(mode, "required");
     return true;
 }
@@ -90,9 +94,12 @@ static bool read_choice(struct ask *a, struct json_object *tools, struct json_ob
     if (sv_is(type, "function") || sv_is(type, "allowed_tools")) {
         if (!tools)
             return refuse(r, 400, "tool_choice", "\"tool_choice\" names a tool; there are none");
+        struct map names = tool_names(tools);
         a->callable = json_object_new_array();
-        return sv_is(type, "function") ? add_callable(a, tools, choice, r)
-                                       : read_allowed(a, tools, choice, r);
+        bool ok = sv_is(type, "function") ? add_callable(a, tools, &names, choice, r)
+                                          : read_allowed(a, tools, &names, choice, r);
+        map_free(&names);
+        return ok;
     }
     if (choice && !a->must_call && !sv_is(word, "auto") && !sv_is(word, "none"))
         return refuse(r, 400, "tool_choice",

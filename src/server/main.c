@@ -14,7 +14,8 @@
 enum {
     EXIT_USAGE = 2,
     TICK_MS = 50,
-    FAREWELL_TICKS = 10
+    FAREWELL_TICKS = 10,
+    LAST_SECONDS = 5
 }; // ended by a second signal: 128 + its number
 
 static int wrong(const struct error *e) {
@@ -97,6 +98,23 @@ static void say_farewell(struct http *h) {
     for (int i = 0; i < FAREWELL_TICKS && http_running(h); i++) nanosleep(&tick, NULL);
 }
 
+static volatile sig_atomic_t last_code;
+
+static void leave(int number) {
+    (void)number;
+    _exit(last_code);
+}
+
+// A thread that is still busy with a body of its client's holds up the end so long and no longer.
+static void close_soon(struct http *h, int code) {
+    struct sigaction act = {.sa_handler = leave};
+    last_code = code;
+    sigaction(SIGALRM, &act, NULL);
+    alarm(LAST_SECONDS);
+    http_close(h);
+    alarm(0);
+}
+
 // What is wrong with the files is told before anybody connects.
 static bool check_files(const struct server_options *o, struct error *e) {
     struct engine_options opt = o->engine;
@@ -126,7 +144,7 @@ static int run(const struct server_options *o) {
     }
     if (w) worker_stop(w);
     if (w) say_farewell(h);
-    http_close(h);
+    close_soon(h, code);
     worker_close(w);
     return code;
 }

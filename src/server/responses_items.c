@@ -214,6 +214,7 @@ struct talk {
     struct json_object *messages;
     struct json_object *turn; // the assistant's message, while what follows may belong to it
     struct str thought;       // what it thinks before that
+    struct str system;        // of the first message
 };
 
 // Texts of parts, with line breaks between.
@@ -235,15 +236,15 @@ static struct json_object *add_message(struct talk *t, const char *role) {
 
 // The models' templates know one system message, at the beginning, and not all know a second.
 static void add_system(struct talk *t, struct sv text) {
+    size_t n = json_object_array_length(t->messages);
     struct json_object *first = json_object_array_get_idx(t->messages, 0);
-    struct str all = {0};
-    bool more =
-        json_object_array_length(t->messages) == 1 && sv_is(json_text_at(first, "role"), "system");
-    if (more) str_add(&all, json_text_at(first, "content"));
-    if (all.n) str_puts(&all, "\n\n");
-    str_add(&all, text);
-    put(more ? first : add_message(t, "system"), "content", str_sv(&all));
-    str_free(&all);
+    if (n > 1 || (n && !sv_is(json_text_at(first, "role"), "system"))) {
+        put(add_message(t, "system"), "content", text);
+        return;
+    }
+    if (!n) add_message(t, "system");
+    if (t->system.n) str_puts(&t->system, "\n\n");
+    str_add(&t->system, text);
 }
 
 // Text begins a new turn when the one before has some, or calls already.
@@ -320,6 +321,9 @@ struct json_object *items_messages(struct json_object *items, struct sv instruct
         if (sv_is(type, "function_call_output")) add_result(&t, item);
         if (sv_is(type, "reasoning")) add_thought(&t, item);
     }
+    if (sv_is(json_text_at(json_object_array_get_idx(t.messages, 0), "role"), "system"))
+        put(json_object_array_get_idx(t.messages, 0), "content", str_sv(&t.system));
     str_free(&t.thought);
+    str_free(&t.system);
     return t.messages;
 }

@@ -249,6 +249,9 @@ static void settings(void **state) {
     page_check(&b,
                LAST ".querySelector('.stats').textContent.endsWith('cut at the limit of tokens')",
                "true");
+    set_field("more", "  ");
+    say("Hi");
+    page_check(&b, LAST ".querySelector('.wrong').textContent", "");
     set_field("more", "[1");
     say("Hi");
     page_check(&b, LAST ".querySelector('.wrong').textContent",
@@ -280,6 +283,14 @@ static void settings_shown(void **state) {
     page_type(&b, "0.5");
     page_check(&b, "$('saved').textContent", "Saved, and in use from the next answer on.");
     page_picture(&b, "settings-saved");
+    page_click(&b, "fields.more");
+    page_type(&b, "[1");
+    page_click(&b, BUTTON("$('settings')", "Done"));
+    page_click(&b, "$('close-settings')");
+    page_check(&b, "$('settings').open + $('saved').textContent",
+               "trueNot in use. More fields of the request, as JSON: This is no JSON object.");
+    page_run(&b, "fields.more.select()");
+    page_type(&b, "  ");
     page_click(&b, BUTTON("$('settings')", "Done"));
     page_check(&b, "$('settings').open + $('open-settings').ariaLabel",
                "falseSettings, some of them yours");

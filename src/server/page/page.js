@@ -115,7 +115,7 @@ function wrongField() {
 // Whether they are in use, and a mark where they are not the server's.
 function showSettings() {
     const wrong = wrongField();
-    const own = wrong !== "" || [...fields].some(f => f.name && f.name !== "key" && f.value);
+    const own = wrong !== "" || [...fields].some(f => f.name && f.name !== "key" && f.value.trim());
     const label = own ? "Settings, some of them yours" : "Settings";
     $("saved").textContent = wrong ? "Not in use. " + wrong
         : own ? "Saved, and in use from the next answer on." : "All values are the server's.";
@@ -138,7 +138,7 @@ function showDefaults(params) {
 // The object in the field for more of them; null when it is none.
 function moreFields() {
     let more = null;
-    try { more = JSON.parse(fields.more.value || "{}"); } catch { return null; }
+    try { more = JSON.parse(fields.more.value.trim() || "{}"); } catch { return null; }
     return typeof more === "object" && !Array.isArray(more) ? more : null;
 }
 
@@ -538,7 +538,10 @@ $("new").addEventListener("click", () => {
 $("theme").addEventListener("click", switchTheme);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
 $("open-settings").addEventListener("click", () => $("settings").showModal());
-$("close-settings").addEventListener("click", () => $("settings").close());
+// What is wrong keeps them open, with its message; Escape leaves them all the same.
+$("close-settings").addEventListener("click", () => {
+    if ($("fields").reportValidity()) $("settings").close();
+});
 $("settings").addEventListener("close", showModel);
 $("fields").addEventListener("input", saveSettings);
 $("no-key").addEventListener("click", () => $("ask-key").close());

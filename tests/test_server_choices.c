@@ -201,6 +201,27 @@ static void refused(void **state) {
         {TEXT, "{\"prompt\":\"a\",\"logprobs\":true}", "logprobs", "a whole number"},
         {TEXT, "{\"prompt\":\"a\",\"echo\":true,\"logprobs\":1}", "echo", "not supported"},
         {TEXT, "{\"prompt\":\"a\",\"suffix\":\"b\"}", "suffix", "not supported"},
+#define FIELD(path, body, name, value)                                                             \
+    {path, "{" body ",\"" name "\":" value "}", name, "supported"}
+#define BOTH(name, value) FIELD(TEXT, "\"prompt\":\"a\"", name, value), FIELD(CHAT, HI, name, value)
+        BOTH("include_stop_str_in_output", "true"),
+        BOTH("adapters", "\"a/b\""),
+        BOTH("skip_special_tokens", "false"),
+        BOTH("include_reasoning", "false"),
+        BOTH("return_token_ids", "true"),
+        BOTH("return_tokens_as_token_ids", "true"),
+        BOTH("use_beam_search", "true"),
+        BOTH("truncate_prompt_tokens", "4"),
+        BOTH("documents", "[{}]"),
+        BOTH("thinking_budget_tokens", "0"),
+        BOTH("n_cmpl", "2"),
+        BOTH("t_max_predict_ms", "5"),
+        BOTH("response_fields", "[\"a\"]"),
+        FIELD(CHAT, HI, "chat_template", "\"{{ 1 }}\""),
+        FIELD(CHAT, HI, "reasoning_format", "\"none\""),
+        FIELD(CHAT, HI, "add_special_tokens", "true"),
+        FIELD(TEXT, "\"prompt\":\"a\"", "add_special_tokens", "false"),
+        {CHAT, "{" HI ",\"lora\":[{\"id\":0,\"scale\":1}]}", "lora", "no adapters"},
         {CHAT, "{" HI ",\"echo\":true}", "echo", "is for /v1/completions"},
         {CHAT, "{" HI ",\"logprobs\":1}", "logprobs", "must be a boolean"},
         {CHAT, "{" HI ",\"top_logprobs\":1}", "top_logprobs", "needs \"logprobs\""},
@@ -212,11 +233,30 @@ static void refused(void **state) {
                        cases[i].message);
 }
 
+// Values that ask for nothing are fine.
+static void neutral(void **state) {
+    static const char fields[] =
+        "\"max_tokens\":1,\"skip_special_tokens\":true,\"include_stop_str_in_output\":false,"
+        "\"include_reasoning\":true,\"adapters\":null,\"lora\":[],\"n_cmpl\":1,\"n_indent\":0,"
+        "\"t_max_predict_ms\":-1,\"documents\":[],\"chat_template\":null,\"documents\":[],"
+        "\"thinking_token_budget\":-1,\"truncate_prompt_tokens\":null,\"return_token_ids\":false,"
+        "\"use_beam_search\":false,\"reasoning_format\":\"auto\",\"length_penalty\":1}";
+    struct str body = {0};
+    (void)state;
+    str_printf(&body, "{\"prompt\":\"a\",%s", fields);
+    json_object_put(post_json(&main_server, TEXT, body.p));
+    str_clear(&body);
+    str_printf(&body, "{" HI ",%s", fields);
+    json_object_put(post_json(&main_server, CHAT, body.p));
+    str_free(&body);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chat_logprobs), cmocka_unit_test(text_logprobs),
         cmocka_unit_test(streamed),      cmocka_unit_test(choices),
         cmocka_unit_test(echoes),        cmocka_unit_test(refused),
+        cmocka_unit_test(neutral),
     };
     return cmocka_run_group_tests_name("server_choices", tests, start_main, stop_main);
 }

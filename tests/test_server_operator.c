@@ -56,6 +56,9 @@ static void names(void **state) {
         assert_int_equal(json_object_array_length(json_at(one, "aliases")), 2);
     }
     json_object_put(o);
+    get(&s, &a, "/v1/models/none");
+    expect_refusal(&a, 404, "model", "this server has \"big\", \"small\"");
+    answer_free(&a);
     o = get_json(&s, "/v1/models/small");
     assert_true(sv_is(json_text_at(o, "id"), "small"));
     json_object_put(o);

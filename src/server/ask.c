@@ -95,32 +95,62 @@ static bool read_stops(struct ask *a, struct json_object *o, struct refusal *r) 
 
 // Fields that would change the answer. Each has a value besides null, false and the empty ones
 // that asks for nothing: a number, or a word.
-static const struct {
+struct field {
     const char *name;
     double number; // NAN: none
     const char *word;
     const char *instead; // of it, or NULL
-} unsupported[] = {
-    {"functions", NAN, NULL, "tools"},
-    {"function_call", NAN, "none", "tool_choice"},
+};
+
+// Of every route, as vLLM's, mlx-lm's and lablup/mlxcel's.
+static const struct field unsupported[] = {
+    {"adapter", NAN, NULL, NULL},
+    {"adapters", NAN, NULL, NULL},
+    {"lora_request", NAN, NULL, NULL},
     {"prompt_logprobs", NAN, NULL, NULL},
-    {"n_probs", 0, NULL, NULL},
-    {"suffix", NAN, NULL, NULL},
-    {"adaptive_target", -1, NULL, NULL},
+    {"prompt_embeds", NAN, NULL, NULL},
     {"bad_words", NAN, NULL, NULL},
     {"allowed_token_ids", NAN, NULL, NULL},
+    {"logits_processors", NAN, NULL, NULL},
+    {"use_beam_search", NAN, NULL, NULL},
+    {"truncate_prompt_tokens", NAN, NULL, NULL},
+    {"include_stop_str_in_output", NAN, NULL, NULL},
+    {"return_token_ids", NAN, NULL, NULL},
+    {"return_tokens_as_token_ids", NAN, NULL, NULL},
+    {"thinking_token_budget", -1, NULL, NULL},
+    {"thinking_budget_tokens", -1, NULL, NULL},
+    {"documents", NAN, NULL, NULL},
+    {"draft_model", NAN, NULL, NULL},
+};
+// Of OpenAI's; llama-server's own routes know some of them.
+static const struct field unsupported_openai[] = {
+    {"functions", NAN, NULL, "tools"},
+    {"function_call", NAN, "none", "tool_choice"},
+    {"suffix", NAN, NULL, NULL},
     {"audio", NAN, NULL, NULL},
     {"modalities", NAN, NULL, NULL},
     {"web_search_options", NAN, NULL, NULL},
+    {"n_probs", 0, NULL, NULL},
+    {"post_sampling_probs", NAN, NULL, NULL},
+    {"n_cmpl", 1, NULL, NULL},
+    {"n_indent", 0, NULL, NULL},
+    {"t_max_predict_ms", 0, NULL, NULL},
+    {"return_tokens", NAN, NULL, NULL},
+    {"response_fields", NAN, NULL, NULL},
 };
-enum { UNSUPPORTED = sizeof unsupported / sizeof *unsupported };
+// Of every route: only true asks for nothing.
+static const char *const always[] = {"skip_special_tokens", "include_reasoning",
+                                     "parse_tool_calls"};
+#define COUNT(a) (sizeof(a) / sizeof *(a))
 
 static bool asks_nothing(struct json_object *v, double number, const char *word) {
     switch (json_object_get_type(v)) {
     case json_type_null: return true;
     case json_type_boolean: return !json_object_get_boolean(v);
     case json_type_double:
-    case json_type_int: return json_object_get_double(v) == number;
+    case json_type_int:
+        return json_object_get_double(v) == number ||
+               (number == 0 && json_object_get_double(v) < 0);
     case json_type_object: return json_object_object_length(v) == 0;
     case json_type_array: return json_object_array_length(v) == 0;
     case json_type_string: return json_text(v).n == 0 || (word && sv_is(json_text(v), word));
@@ -136,19 +166,77 @@ static bool asks_for_text(const char *name, struct json_object *v) {
     return false;
 }
 
-static bool refuse_unsupported(struct json_object *o, bool chat, struct refusal *r) {
-    if (!chat && !asks_nothing(json_at(o, "tools"), NAN, NULL))
-        return refuse(r, 400, "tools", "\"tools\" are for chats (/v1/chat/completions)");
-    for (size_t i = 0; i < UNSUPPORTED; i++) {
-        const char *name = unsupported[i].name;
+static bool refuse_fields(struct json_object *o, const struct field *f, size_t n,
+                          struct refusal *r) {
+    for (size_t i = 0; i < n; i++) {
+        const char *name = f[i].name, *instead = f[i].instead;
         struct json_object *v = json_at(o, name);
-        if (asks_nothing(v, unsupported[i].number, unsupported[i].word)) continue;
-        if (asks_for_text(name, v)) continue;
-        const char *instead = unsupported[i].instead;
+        if (asks_nothing(v, f[i].number, f[i].word) || asks_for_text(name, v)) continue;
         return refuse(r, 400, name, "\"%s\" is not supported by this server%s%s%s", name,
                       instead ? "; give \"" : "", instead ? instead : "", instead ? "\"" : "");
     }
     return true;
+}
+
+// An adapter that is not there has no scale but 0.
+static bool check_lora(struct json_object *o, struct refusal *r) {
+    struct json_object *list = json_at(o, "lora");
+    if (list && !json_object_is_type(list, json_type_array))
+        return body_wrong_kind(r, "lora", "an array of {\"id\", \"scale\"}", list);
+    for (size_t i = 0; list && i < json_object_array_length(list); i++)
+        if (json_number_at(json_object_array_get_idx(list, i), "scale", 0) != 0)
+            return refuse(r, 400, "lora", "\"lora\": this server has no adapters");
+    return true;
+}
+
+// What no route can do.
+static bool check_supported(struct json_object *o, struct refusal *r) {
+    float target = -1;
+    bool lazy = false;
+    for (size_t i = 0; i < COUNT(always); i++) {
+        bool on = true;
+        if (!body_flag(o, always[i], &on, r)) return false;
+        if (!on)
+            return refuse(r, 400, always[i], "\"%s\": false is not supported by this server",
+                          always[i]);
+    }
+    if (!body_number(o, "adaptive_target", -1e30, 1, &target, r) ||
+        !body_flag(o, "grammar_lazy", &lazy, r))
+        return false;
+    if (lazy) return refuse(r, 400, "grammar_lazy", "\"grammar_lazy\" is not supported");
+    if (target >= 0)
+        return refuse(r, 400, "adaptive_target", "\"adaptive_target\" is not supported");
+    return check_lora(o, r) && refuse_fields(o, unsupported, COUNT(unsupported), r);
+}
+
+static bool check_openai(struct json_object *o, bool chat, struct refusal *r) {
+    if (!chat && !asks_nothing(json_at(o, "tools"), NAN, NULL))
+        return refuse(r, 400, "tools", "\"tools\" are for chats (/v1/chat/completions)");
+    bool marks = !chat; // the beginning that the tokenizer adds, where no template does
+    if (!body_flag(o, "add_special_tokens", &marks, r)) return false;
+    if (marks == chat)
+        return refuse(r, 400, "add_special_tokens",
+                      "\"add_special_tokens\": %s is not supported by this server",
+                      marks ? "true" : "false");
+    return refuse_fields(o, unsupported_openai, COUNT(unsupported_openai), r);
+}
+
+// Where reasoning goes is the server's to say, here as there.
+static bool check_format(struct json_object *o, const struct server_options *opt,
+                         struct refusal *r) {
+    struct json_object *v = json_at(o, "reasoning_format");
+    bool inside = opt->reasoning == REASONING_INSIDE;
+    return !v || sv_is(json_text(v), "none") == inside ||
+           refuse(r, 400, "reasoning_format",
+                  "\"reasoning_format\" is not supported by this server: it is started with "
+                  "--reasoning-format");
+}
+
+// The one that the checkpoint has is the one that its answers are read by.
+static bool check_template(struct json_object *o, struct refusal *r) {
+    return asks_nothing(json_at(o, "chat_template"), NAN, NULL) ||
+           refuse(r, 400, "chat_template",
+                  "\"chat_template\" is not supported by this server: it uses the checkpoint's");
 }
 
 // --- the prompt ----------------------------------------------------------------------------------
@@ -203,7 +291,7 @@ static bool read_chat(struct ask *a, struct json_object *o, const struct text_mo
         return body_wrong_kind(r, "messages", "an array of messages", list);
     size_t n = json_object_array_length(list);
     if (!n) return refuse(r, 400, "messages", "\"messages\" is empty");
-    if (!ask_tools(a, o, r)) return false;
+    if (!check_template(o, r) || !ask_tools(a, o, r)) return false;
     for (size_t i = 0; i < n; i++)
         if (!simplify(json_object_array_get_idx(list, i), i, r)) return false;
     *messages = list;
@@ -245,6 +333,7 @@ static bool read_messages(struct ask *a, struct json_object *o, const struct tex
 bool ask_common(struct ask *a, struct json_object *o, const struct text_model *m,
                 struct refusal *r) {
     bool cached = true;
+    if (!check_supported(o, r)) return false;
     if (!read_limits(a, o, r) || !ask_sampling(a, o, m, r) || !read_stops(a, o, r)) return false;
     if (!body_flag(o, "cache_prompt", &cached, r) ||
         !body_whole(o, "priority", -ENGINE_PRIORITY_MOST, ENGINE_PRIORITY_MOST, &a->priority, r))
@@ -256,7 +345,7 @@ bool ask_common(struct ask *a, struct json_object *o, const struct text_model *m
 
 static bool read_all(struct ask *a, struct json_object *o, bool chat, const struct text_model *m,
                      struct json_object *kwargs, struct refusal *r) {
-    return refuse_unsupported(o, chat, r) && ask_common(a, o, m, r) && read_choices(a, o, r) &&
+    return check_openai(o, chat, r) && ask_common(a, o, m, r) && read_choices(a, o, r) &&
            read_logprobs(a, o, chat, r) && read_echo(a, o, chat, r) &&
            (chat ? read_messages(a, o, m, kwargs, r) : ask_prompts(a, o, m, r)) &&
            ask_grammar(a, o, chat, m, r);
@@ -264,7 +353,7 @@ static bool read_all(struct ask *a, struct json_object *o, bool chat, const stru
 
 bool ask_chat(struct ask *a, struct json_object *o, const struct text_model *m,
               const struct server_options *opt, struct refusal *r) {
-    return read_all(a, o, true, m, opt->kwargs, r);
+    return check_format(o, opt, r) && read_all(a, o, true, m, opt->kwargs, r);
 }
 
 bool ask_text(struct ask *a, struct json_object *o, const struct text_model *m,

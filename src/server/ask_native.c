@@ -22,28 +22,6 @@ static bool read_caching(struct json_object *o, const struct text_model *m, stru
            body_whole(o, "n_cache_reuse", 0, ASK_MOST, &ignored, r);
 }
 
-// An adapter that is not there has no scale but 0.
-static bool check_lora(struct json_object *o, struct refusal *r) {
-    struct json_object *list = json_at(o, "lora");
-    if (list && !json_object_is_type(list, json_type_array))
-        return body_wrong_kind(r, "lora", "an array of {\"id\", \"scale\"}", list);
-    for (size_t i = 0; list && i < json_object_array_length(list); i++)
-        if (json_number_at(json_object_array_get_idx(list, i), "scale", 0) != 0)
-            return refuse(r, 400, "lora", "\"lora\": this server has no adapters");
-    return true;
-}
-
-static bool check_supported(struct json_object *o, struct refusal *r) {
-    bool lazy = false;
-    float target = -1;
-    if (!body_flag(o, "grammar_lazy", &lazy, r) ||
-        !body_number(o, "adaptive_target", -1e30, 1, &target, r))
-        return false;
-    if (lazy) return refuse(r, 400, "grammar_lazy", "\"grammar_lazy\" is not supported");
-    return !(target >= 0) ||
-           refuse(r, 400, "adaptive_target", "\"adaptive_target\" is not supported");
-}
-
 static bool read_answers(struct ask *a, struct json_object *o, struct refusal *r) {
     int64_t n = 1;
     bool ok = body_whole(o, "n", 1, CHOICES_MOST, &n, r) &&
@@ -85,7 +63,7 @@ static bool ban_ends(struct ask *a, struct json_object *o, const struct text_mod
 static bool read_common(struct ask *a, struct json_object *o, const struct text_model *m,
                         struct refusal *r) {
     if (!ask_common(a, o, m, r) || !read_answers(a, o, r) || !read_caching(o, m, r) ||
-        !check_lora(o, r) || !check_supported(o, r) || !ban_ends(a, o, m, r))
+        !ban_ends(a, o, m, r))
         return false;
     read_fields(a, o);
     return true;

@@ -98,14 +98,20 @@ bool route_models(struct exchange *x) {
     return sent;
 }
 
+static bool refuse_model(struct exchange *x) {
+    const struct server_options *o = x->service->o;
+    struct str names = {0};
+    for (size_t i = 0; i < o->names; i++) str_printf(&names, i ? ", \"%s\"" : "\"%s\"", o->name[i]);
+    x->refusal.code = "model_not_found";
+    refuse(&x->refusal, 404, "model", "no such model: this server has %s", str_c(&names));
+    str_free(&names);
+    return exchange_refuse(x);
+}
+
 bool route_model(struct exchange *x) {
     struct str json = {0};
     const char *name = server_options_name(x->service->o, x->rest);
-    if (!sv_is(x->rest, name)) {
-        x->refusal.code = "model_not_found";
-        refuse(&x->refusal, 404, "model", "no such model: this server has \"%s\"", name);
-        return exchange_refuse(x);
-    }
+    if (!sv_is(x->rest, name)) return refuse_model(x);
     if (exchange_is_anthropic(x))
         add_anthropic_model(&json, x->service, name);
     else

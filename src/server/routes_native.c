@@ -38,6 +38,8 @@ static bool tokenize(struct json_object *o, const struct text_model *m, struct s
     bool special = false, parse = true, pieces = false;
     struct json_object *content = json_at(o, "content");
     struct ids ids = {0};
+    if (!content && (json_at(o, "prompt") || json_at(o, "messages"))) // vLLM's
+        return refuse(r, 400, "content", "\"content\" is missing: the text is given by that name");
     if (!body_flag(o, "add_special", &special, r) || !body_flag(o, "parse_special", &parse, r) ||
         !body_flag(o, "with_pieces", &pieces, r))
         return false;

@@ -116,6 +116,20 @@ static void test_llama_options(void **state) {
     str_free(&text);
 }
 
+static void test_mlxcel_variables(void **state) {
+    struct program p;
+    struct str text = {0};
+    struct error e = {0};
+    (void)state;
+    assert_int_equal(program_run(&p, "", ARGS("serve", "--mlxcel-variables")), 0);
+    assert_true(file_read(FIXTURES "/../../docs/variables.md", 1 << 20, &text, &e));
+    if (!sv_ends(str_sv(&text), str_sv(&p.out_text)))
+        fail_msg(
+            "docs/variables.md does not end with what mlxcel-server --mlxcel-variables prints");
+    program_free(&p);
+    str_free(&text);
+}
+
 static void test_usage_errors(void **state) {
     (void)state;
 #define WRONG(part, ...) expect_error(2, part, "", ARGS(__VA_ARGS__))
@@ -689,19 +703,34 @@ int main(void) {
     setenv("LLAMA_ARG_THREADS", "1", 1); // the model is too small for more
     signal(SIGPIPE, SIG_IGN); // of this process: the program must not depend on what it inherits
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_help),         cmocka_unit_test(test_llama_options),
-        cmocka_unit_test(test_usage_errors), cmocka_unit_test(test_serve),
-        cmocka_unit_test(test_one_dash),     cmocka_unit_test(test_missing_model),
-        cmocka_unit_test(test_hints),        cmocka_unit_test(test_told),
-        cmocka_unit_test(test_environment),  cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_json),         cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_seed),         cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_signals),      cmocka_unit_test(test_reader_goes_away),
-        cmocka_unit_test(test_output_fails), cmocka_unit_test(test_broken_model),
-        cmocka_unit_test(test_samplers),     cmocka_unit_test(test_form),
-        cmocka_unit_test(test_warnings),     cmocka_unit_test(test_damaged_scales),
-        cmocka_unit_test(test_logits),       cmocka_unit_test(test_inspect),
-        cmocka_unit_test(test_tokens),       cmocka_unit_test(test_arch),
+        cmocka_unit_test(test_help),
+        cmocka_unit_test(test_llama_options),
+        cmocka_unit_test(test_mlxcel_variables),
+        cmocka_unit_test(test_mlxcel_variables),
+        cmocka_unit_test(test_usage_errors),
+        cmocka_unit_test(test_serve),
+        cmocka_unit_test(test_one_dash),
+        cmocka_unit_test(test_missing_model),
+        cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_told),
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_seed),
+        cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_reader_goes_away),
+        cmocka_unit_test(test_output_fails),
+        cmocka_unit_test(test_broken_model),
+        cmocka_unit_test(test_samplers),
+        cmocka_unit_test(test_form),
+        cmocka_unit_test(test_warnings),
+        cmocka_unit_test(test_damaged_scales),
+        cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_inspect),
+        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_arch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

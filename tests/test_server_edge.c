@@ -345,6 +345,53 @@ static void log_files(void **state) {
     folder_remove(dir);
 }
 
+static size_t lines_with(const char *path, const char *text) {
+    struct str all = {0};
+    struct error e = {0};
+    size_t n = 0;
+    if (!file_read(path, 1 << 20, &all, &e)) fail_msg("%s", e.text);
+    for (ptrdiff_t at = 0; (at = sv_find(str_sv(&all), sv(text), (size_t)at)) >= 0; at++) n++;
+    str_free(&all);
+    return n;
+}
+
+// A file that was given another name is followed by a new one, and nothing else happens.
+static void hangup(void **state) {
+    char dir[32];
+    struct server s;
+    struct answer a;
+    (void)state;
+    folder_make(dir);
+    char *path = path_join(dir, "log"), *old = path_join(dir, "log.1");
+    server_start(&s, ARGS("-m", MODEL, "-v", "--log-file", path));
+    server_wait_for(&s, "is loaded");
+    assert_int_equal(rename(path, old), 0);
+    kill(s.pid, SIGHUP);
+    server_wait_for(&s, "log is opened again");
+    get(&s, &a, "/none");
+    assert_int_equal(a.status, 404);
+    answer_free(&a);
+    server_wait_for(&s, "/none 404");
+    assert_int_equal(lines_with(old, "is loaded"), 1);
+    assert_int_equal(lines_with(old, "/none 404"), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    kill(s.pid, SIGHUP);
+    server_wait_for(&s, "lines go to the file that was open before");
+    assert_int_equal(rmdir(path), 0);
+    kill(s.pid, SIGHUP);
+    usleep(200000);
+    assert_int_equal(server_stop(&s), 0);
+    assert_int_equal(lines_with(path, "stopping: 0 requests"), 1);
+    server_start(&s, ARGS("-m", MODEL));
+    kill(s.pid, SIGHUP);
+    usleep(200000);
+    assert_int_equal(server_stop(&s), 0);
+    free(path);
+    free(old);
+    folder_remove(dir);
+}
+
 static void full_log(void **state) {
     struct str said = {0};
     struct server s;
@@ -371,6 +418,7 @@ int main(void) {
         cmocka_unit_test(slot_files),
         cmocka_unit_test(log_files),
         cmocka_unit_test(full_log),
+        cmocka_unit_test(hangup),
     };
     return cmocka_run_group_tests_name("server_edge", tests, NULL, NULL);
 }

@@ -37,6 +37,9 @@ static void taken(void **state) {
     expect_taken(
         ARGS("-fa", "-ngl", "0", "-fa", "--flash-attn", "auto", "-dev", "none", "--warmup"),
         ARGS("--flash-attn changes nothing", "--warmup changes nothing", "on cpu"));
+    expect_taken(ARGS("-c", "100", "--cache-tokens", "10"),
+                 ARGS("warn: --ctx-size 100 is 25 tokens for each of 4 answers: each gets 512",
+                      "warn: the cache is raised from 10 to 512 tokens", "is loaded"));
     expect_taken(ARGS("-ngl", "all", "--n-gpu-layers", "auto"), ARGS("is loaded"));
 }
 
@@ -51,6 +54,12 @@ static void refused(void **state) {
         {"--path", "x", "error: --path: the page is its own"},
         {"--ubatch-size", NULL, "--ubatch-size needs a value: --ubatch-size N"},
         {"--no-such", NULL, "unknown option --no-such"},
+        {"--grammar", "root ::= (", "error: --grammar: "},
+        {"--grammar", "root ::= nobody", "error: --grammar: "},
+        {"--grammar-file", FIXTURES "/text/tokenizer.json", "error: --grammar-file: "},
+        {"-j", "{\"type\": \"no\"}", "error: --json-schema: "},
+        {"-j", "{", "error: --json-schema: "},
+        {"-jf", FIXTURES "/none.json", "error: --json-schema-file: "},
         {"--host", "127.0.0.1,::1", "--host 127.0.0.1,::1: one address"},
     };
     (void)state;
@@ -67,6 +76,10 @@ static void variables(void **state) {
          "LLAMA_ARG_NO_KV_OFFLOAD is set, and changes nothing: the"},
         {"LLAMA_ARG_CTX_SIZES", "1", "LLAMA_ARG_CTX_SIZES is set, and changes nothing: no option"},
         {"LLAMA_SERVER_SLOTS_DEBUG", "1", "LLAMA_SERVER_SLOTS_DEBUG is set"},
+        {"MLXCEL_KV_CACHE_BUDGET", "1", "MLXCEL_KV_CACHE_BUDGET is set, and changes nothing: --ca"},
+        {"MLXCEL_API_KEYS", "1", "MLXCEL_API_KEYS is set, and changes nothing: no option"},
+        {"MLXCEL_CPU_ISA", "best", NULL},
+        {"MLXCEL_LOG_FORMAT", "text", NULL},
         {"LLAMA_ARG_FLASH_ATTN", "", NULL},
         {"LLAMA_ARG_N_PARALLEL", "2", NULL},
         {"LLAMA_ARG_NO_SLOTS", "", NULL},
@@ -83,6 +96,17 @@ static void variables(void **state) {
         else
             assert_false(server_says(&s, set[i][0]));
     }
+    assert_int_equal(server_stop(&s), 0);
+}
+
+// The answer's form of the options excludes what a client asks for, which is told as such.
+static void form(void **state) {
+    struct server s;
+    (void)state;
+    server_start(&s, ARGS("-m", MODEL, "--grammar", "root ::= \"yes\""));
+    expect_refused(&s, TEXT, "{\"prompt\":\"a\",\"ignore_eos\":true}", "ignore_eos",
+                   "this server's --grammar");
+    expect_text_from(&s, TEXT, "{\"prompt\":\"a\"}", "yes", "stop");
     assert_int_equal(server_stop(&s), 0);
 }
 
@@ -114,10 +138,8 @@ static void thinking(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(taken),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(variables),
-        cmocka_unit_test(thinking),
+        cmocka_unit_test(taken), cmocka_unit_test(refused),  cmocka_unit_test(variables),
+        cmocka_unit_test(form),  cmocka_unit_test(thinking),
     };
     return cmocka_run_group_tests_name("server flags", tests, NULL, NULL);
 }

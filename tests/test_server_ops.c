@@ -129,9 +129,11 @@ static void keys_of_files(void **state) {
     assert_int_equal(write(fd, lines, sizeof lines - 1), sizeof lines - 1);
     close(fd);
     setenv("LLAMA_API_KEY", "second,third", 1);
+    setenv("MLXCEL_API_KEY", "fourth", 1);
     server_start(&s, ARGS("-m", MODEL, "--api-key-file", keys, "--api-key", "first"));
     unsetenv("LLAMA_API_KEY");
-    static const char *const good[] = {"key", "first", "second", "third"};
+    unsetenv("MLXCEL_API_KEY");
+    static const char *const good[] = {"key", "first", "second", "third", "fourth"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         char header[64];
         snprintf(header, sizeof header, "Authorization: Bearer %s\r\n", good[i]);

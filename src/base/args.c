@@ -351,6 +351,16 @@ void args_free(struct args *a) {
 
 static bool typed(struct sv by) { return sv_starts(by, sv("-")); }
 
+static bool has_word(const char *words, struct sv word) {
+    for (struct sv left = sv(words); left.n;) {
+        ptrdiff_t space = sv_find(left, sv(" "), 0);
+        size_t end = space < 0 ? left.n : (size_t)space;
+        if (sv_eq(sv_cut(left, 0, end), word)) return true;
+        left = sv_cut(left, end + 1, left.n);
+    }
+    return false;
+}
+
 // The option of a variable: "LLAMA_ARG_NO_X" is of who has LLAMA_ARG_X.
 static const struct arg *arg_of_variable(const struct args *a, struct sv name) {
     struct str plain = {0};
@@ -359,35 +369,40 @@ static const struct arg *arg_of_variable(const struct args *a, struct sv name) {
     str_add(&plain, sv_cut(name, 0, no < 0 ? name.n : (size_t)no));
     if (no >= 0) str_add(&plain, sv_cut(name, (size_t)no + 3, name.n));
     for (size_t k = 0; k < a->n && !found; k++) {
-        struct sv env;
-        for (size_t i = 0; a->value[k].arg->env && (env = args_word(a->value[k].arg->env, i)).n;
-             i++)
-            if (sv_eq(env, name) || (!args_listed(a->value[k].arg) && sv_eq(env, str_sv(&plain))))
-                found = a->value[k].arg;
+        const struct arg *arg = a->value[k].arg;
+        if (!arg->env) continue;
+        if (has_word(arg->env, name) || (!args_listed(arg) && has_word(arg->env, str_sv(&plain))))
+            found = arg;
     }
     str_free(&plain);
     return found;
 }
 
-static void warn_variable(const struct args *a, struct sv name) {
+static bool in_manual(const struct manual *m, struct sv name) {
+    for (size_t i = 0; i < m->variables; i++)
+        if (sv_is(name, m->variable[i].name)) return true;
+    return false;
+}
+
+static void warn_variable(const struct args *a, const struct manual *m, struct sv name) {
     const struct arg *arg = arg_of_variable(a, name);
-    if (arg && args_listed(arg)) return;
+    bool ours = sv_starts(name, sv("LLAMA_ARG_")) || sv_starts(name, sv("MLXCEL_"));
+    if (arg ? args_listed(arg) : !ours || in_manual(m, name)) return;
     log_say(LOG_WARN, "%.*s is set, and changes nothing: %s", (int)name.n, name.p,
             arg ? arg->help : "no option has this variable");
 }
 
-void args_warn(const struct args *a, bool variables) {
+void args_warn(const struct args *a, const struct manual *m) {
     for (size_t k = 0; k < a->n; k++) {
         const struct arg_value *v = &a->value[k];
         if (v->arg->kind == ARG_IGNORED && v->given && typed(v->by))
             log_say(LOG_WARN, "%.*s changes nothing: %s", (int)v->by.n, v->by.p, v->arg->help);
     }
-    for (char **p = environ; variables && *p; p++) {
+    for (char **p = environ; m && *p; p++) {
         struct sv entry = sv(*p);
         ptrdiff_t eq = sv_find(entry, sv("="), 0);
         struct sv name = sv_cut(entry, 0, eq < 0 ? entry.n : (size_t)eq);
-        if (name.n + 1 >= entry.n) continue; // empty is not set
-        if (sv_starts(name, sv("LLAMA_ARG_")) || arg_of_variable(a, name)) warn_variable(a, name);
+        if (name.n + 1 < entry.n) warn_variable(a, m, name); // empty is not set
     }
 }
 

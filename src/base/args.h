@@ -93,10 +93,6 @@ bool args_given(const struct args *a, const char *name); // by argv or the envir
 // What gave it: the name as typed ("-t", "--temp"), a variable, or an empty view.
 struct sv args_given_by(const struct args *a, const char *name);
 
-// A warning for each option given that changes nothing. variables: and for each variable set that
-// does not either, or whose name begins with "LLAMA_ARG_" and is none that the command reads.
-void args_warn(const struct args *a, bool variables);
-
 // The word of `words` (with spaces between) that is nearest to a mistyped one, or an empty view.
 struct sv args_nearest(struct sv typed, const char *words);
 
@@ -110,8 +106,9 @@ const char *args_model_option(const struct args *a, struct error *e); // operand
 void args_help(FILE *f, const struct command *c);
 void args_describe(struct str *s, const struct arg *arg); // "text (range) [default: x]"
 bool args_listed(const struct arg *arg);                  // in help and manual
-// What is not listed there, and why: the rows of a table in Markdown.
-void args_others(FILE *f, const struct command *c);
+// What is not listed there, of groups that end with NULL, and why: a table in Markdown.
+void args_others(FILE *f, const struct arg_group *const *groups);
+void args_unread(FILE *f, const struct arg_group *g); // the same of variables without options
 
 // Variables that stand for no option.
 struct variable {
@@ -128,6 +125,11 @@ struct manual {
     const char *description, *more_synopsis, *more_commands, *files, *more_exits;
 };
 void args_man(FILE *f, const struct manual *m); // args_man.c
+
+// A warning for each option given that changes nothing. m, which may be NULL: and for each variable
+// set that does not either, or whose name begins with "LLAMA_ARG_" or "MLXCEL_" and is neither an
+// option's nor the manual's.
+void args_warn(const struct args *a, const struct manual *m);
 
 // The i-th name in a list with spaces between, or an empty view past the last.
 struct sv args_word(const char *words, size_t i);

@@ -80,11 +80,11 @@ static void list_code(FILE *f, const char *words) {
         fprintf(f, "%s`%.*s`", i ? ", " : "", (int)word.n, word.p);
 }
 
-void args_others(FILE *f, const struct command *c) {
+void args_others(FILE *f, const struct arg_group *const *groups) {
     fputs("| option | variable | given | why |\n|---|---|---|---|\n", f);
-    for (size_t g = 0; c->groups[g]; g++) {
-        for (size_t k = 0; k < c->groups[g]->n; k++) {
-            const struct arg *arg = &c->groups[g]->arg[k];
+    for (size_t g = 0; groups[g]; g++) {
+        for (size_t k = 0; k < groups[g]->n; k++) {
+            const struct arg *arg = &groups[g]->arg[k];
             if (args_listed(arg)) continue;
             fputs("| ", f);
             list_code(f, arg->names);
@@ -92,6 +92,15 @@ void args_others(FILE *f, const struct command *c) {
             list_code(f, arg->env);
             fprintf(f, " | %s | %s |\n", arg->kind == ARG_REFUSED ? "refused" : "taken", arg->help);
         }
+    }
+}
+
+void args_unread(FILE *f, const struct arg_group *g) {
+    fputs("| variable | why |\n|---|---|\n", f);
+    for (size_t k = 0; k < g->n; k++) {
+        fputs("| ", f);
+        list_code(f, g->arg[k].env);
+        fprintf(f, " | %s |\n", g->arg[k].help);
     }
 }
 

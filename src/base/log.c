@@ -45,19 +45,44 @@ static void end(void) {
     tell_lost();
 }
 
-// A pipe that nobody reads, or that is full, must not hold up who logs.
-bool log_open(const struct log_options *o, struct error *e) {
+static bool check_file(int fd, const char *path, struct error *e) {
     struct stat st;
+    if (fstat(fd, &st) != 0) return fail(e, "--log-file %s: %s", path, strerror(errno));
+    return S_ISREG(st.st_mode) || S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode) ||
+           fail(e, "--log-file %s: is no file, terminal or pipe", path);
+}
+
+// A pipe that nobody reads, or that is full, must not hold up who logs. -1: an error.
+static int open_file(const char *path, struct error *e) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);
+    if (fd < 0 && errno == ENXIO)
+        fail(e, "--log-file %s: is a pipe that nobody reads, or a socket", path);
+    else if (fd < 0)
+        fail(e, "--log-file %s: %s", path, strerror(errno));
+    if (fd < 0 || check_file(fd, path, e)) return fd;
+    close(fd);
+    return -1;
+}
+
+bool log_open(const struct log_options *o, struct error *e) {
     how = *o;
     if (!o->file) return true;
-    file = open(o->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);
-    if (file < 0 && errno == ENXIO)
-        return fail(e, "--log-file %s: is a pipe that nobody reads, or a socket", o->file);
-    if (file < 0 || fstat(file, &st) != 0)
-        return fail(e, "--log-file %s: %s", o->file, strerror(errno));
-    if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode) && !S_ISFIFO(st.st_mode))
-        return fail(e, "--log-file %s: is no file, terminal or pipe", o->file);
-    return atexit(end) == 0 || fail(e, "--log-file %s: no memory", o->file);
+    file = open_file(o->file, e);
+    return file >= 0 && (atexit(end) == 0 || fail(e, "--log-file %s: no memory", o->file));
+}
+
+// The number of the open file stays, as other threads may be writing to it.
+void log_reopen(void) {
+    struct error e = {0};
+    if (file < 0) return;
+    int fd = open_file(how.file, &e);
+    if (fd >= 0 && (dup2(fd, file) < 0 || fcntl(file, F_SETFD, FD_CLOEXEC) < 0))
+        fail(&e, "--log-file %s: %s", how.file, strerror(errno));
+    if (fd >= 0) close(fd);
+    if (e.set)
+        log_say(LOG_ERROR, "%s; lines go to the file that was open before", e.text);
+    else
+        log_say(LOG_INFO, "--log-file %s is opened again", how.file);
 }
 
 void log_set(enum log_level least) { atomic_store(&least_shown, (int)least); }

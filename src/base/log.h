@@ -22,6 +22,9 @@ struct log_options {
 bool log_environment(struct error *e);
 // For programs, before they have threads.
 bool log_open(const struct log_options *o, struct error *e);
+// Opens the file by its name again, for who has given it another one. Where that fails, lines go on
+// to the old one, and say so.
+void log_reopen(void);
 void log_set(enum log_level least); // LOG_NONE: nothing is shown
 bool log_shows(enum log_level level);
 void log_say(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

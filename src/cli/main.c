@@ -161,7 +161,7 @@ static int run_command(const struct command *c, int argc, char **argv) {
         if (!log_environment(&e)) code = cli_usage(&e);
         if (args_flag(&a, "verbose")) log_set(LOG_DEBUG);
         if (args_flag(&a, "quiet")) log_set(LOG_ERROR);
-        if (!e.set) args_warn(&a, false);
+        if (!e.set) args_warn(&a, NULL);
         if (!e.set) code = c->run(&a);
     }
     args_free(&a);

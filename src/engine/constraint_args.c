@@ -15,22 +15,26 @@ const struct arg_group constraint_arg_group = {"Form of the answer", args,
                                                sizeof args / sizeof *args};
 
 // An option's text, or that of the file which another one names. False: neither is given, or e.
-static bool read_text(const struct args *a, const char *name, const char *file, struct str *out,
-                      struct error *e) {
-    const char *text = args_text(a, name), *path = args_text(a, file);
-    if (text && path) return fail(e, "--%s and --%s exclude each other", name, file);
-    if (path && !file_read(path, GRAMMAR_BYTES, out, e)) return fail_in(e, "--%s", file);
+static bool read_text(const struct args *a, const char *const names[2], const char **option,
+                      struct str *out, struct error *e) {
+    const char *text = args_text(a, names[0] + 2), *path = args_text(a, names[1] + 2);
+    if (!text && !path) return false;
+    if (text && path) return fail(e, "%s and %s exclude each other", names[0], names[1]);
+    *option = names[path != NULL];
+    if (path && !file_read(path, GRAMMAR_BYTES, out, e)) return fail_in(e, "%s", *option);
     if (text) str_puts(out, text);
-    return (text || path) && (out->n || fail(e, "--%s is empty", text ? name : file));
+    return out->n || fail(e, "%s is empty", *option);
 }
 
 bool constraint_args_read(const struct args *a, struct constraint_args *c, struct error *e) {
+    static const char *const grammars[2] = {"--grammar", "--grammar-file"};
+    static const char *const schemas[2] = {"--json-schema", "--json-schema-file"};
     struct str json = {0};
     *c = (struct constraint_args){0};
-    bool grammar = read_text(a, "grammar", "grammar-file", &c->text, e);
-    bool schema = read_text(a, "json-schema", "json-schema-file", &json, e);
+    bool grammar = read_text(a, grammars, &c->option, &c->text, e);
+    bool schema = read_text(a, schemas, &c->option, &json, e);
     if (grammar && schema) fail(e, "a grammar and a JSON schema exclude each other");
-    if (schema && !e->set) c->schema = json_read(str_sv(&json), "--json-schema", e);
+    if (schema && !e->set) c->schema = json_read(str_sv(&json), c->option, e);
     str_free(&json);
     if (grammar) c->constraint = (struct constraint){CONSTRAINT_GBNF, .text = str_sv(&c->text)};
     if (schema) c->constraint = (struct constraint){CONSTRAINT_SCHEMA, .schema = c->schema};

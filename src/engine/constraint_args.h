@@ -9,6 +9,7 @@ extern const struct arg_group constraint_arg_group;
 
 struct constraint_args {
     struct constraint constraint; // its text and schema are these; NONE: there is no such option
+    const char *option;           // that asked for it
     struct str text;
     struct json_object *schema;
 };

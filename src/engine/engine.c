@@ -202,6 +202,10 @@ static int64_t choose_context(const struct engine *e) {
 // requests wait for each other.
 static int64_t choose_tokens(const struct engine *e, int64_t context) {
     struct state_plan p = plan(e, context);
+    if (e->opt.tokens && e->opt.tokens < p.tokens)
+        log_say(LOG_WARN,
+                "the cache is raised from %lld to %lld tokens, a context (--cache-tokens)",
+                (long long)e->opt.tokens, (long long)p.tokens);
     if (e->opt.tokens || e->opt.dry) return p.tokens;
     int64_t all = p.tokens;
     while (p.tokens > context && !fits(e, &p)) p.tokens = most(p.tokens / 2, context);

@@ -120,7 +120,6 @@ static const struct field unsupported[] = {
     {"thinking_token_budget", -1, NULL, NULL},
     {"thinking_budget_tokens", -1, NULL, NULL},
     {"documents", NAN, NULL, NULL},
-    {"draft_model", NAN, NULL, NULL},
 };
 // Of OpenAI's; llama-server's own routes know some of them.
 static const struct field unsupported_openai[] = {

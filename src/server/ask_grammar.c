@@ -5,7 +5,8 @@
 
 struct wanted {
     struct constraint constraint;
-    const char *param;
+    const char *param;        // that asks for it; NULL: none, or
+    const char *option;       // the server's
     struct json_object *made; // a schema that no field has, or NULL; owned
     struct str pattern;       // the same of a regular expression
 };
@@ -136,10 +137,13 @@ static bool compile(struct ask *a, struct wanted *w, bool chat, const struct tex
     struct error e = {0};
     if (w->constraint.kind == CONSTRAINT_NONE && a->defaults) {
         w->constraint = a->defaults->form.constraint;
-        w->param = "grammar";
+        w->option = a->defaults->form.option;
     }
     add_tools(w, a);
     if (w->constraint.kind == CONSTRAINT_NONE && !w->constraint.tools) return true;
+    if (!a->stop_ids.n && !w->param)
+        return refuse(r, 400, "ignore_eos",
+                      "\"ignore_eos\" and this server's %s exclude each other", w->option);
     if (!a->stop_ids.n)
         return refuse(r, 400, w->param, "\"%s\" and \"ignore_eos\" exclude each other", w->param);
     struct effort effort = effort_usual();
@@ -148,7 +152,9 @@ static bool compile(struct ask *a, struct wanted *w, bool chat, const struct tex
     a->sampling.grammar =
         constraint_grammar(m, &w->constraint, chat ? &a->prompt : NULL, &effort, &e);
     if (a->sampling.grammar || effort.stopped) return a->sampling.grammar != NULL;
-    return refuse(r, effort.full ? 503 : 400, w->param, "\"%s\": %s", w->param, e.text);
+    unsigned status = effort.full ? 503 : 400;
+    if (!w->param) return refuse(r, status, NULL, "this server's %s: %s", w->option, e.text);
+    return refuse(r, status, w->param, "\"%s\": %s", w->param, e.text);
 }
 
 bool ask_grammar(struct ask *a, struct json_object *o, bool chat, const struct text_model *m,

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "server/http.h"
+#include "server/mlxcel_variables.h"
 #include "server/report.h"
 
 enum {
@@ -31,9 +32,16 @@ static int failed(const struct error *e) {
     return EXIT_FAILURE;
 }
 
-// SIGINT and SIGTERM are taken by wait_signal alone; every thread has them blocked.
-static void block_signals(sigset_t *set) {
+// SIGHUP, from the start, and SIGINT and SIGTERM, once the files are looked at, are taken by
+// wait_signal alone; every thread has them blocked.
+static void block_hangup(sigset_t *set) {
     sigemptyset(set);
+    sigaddset(set, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, set, NULL);
+}
+
+static void block_signals(sigset_t *set) {
+    block_hangup(set);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
     pthread_sigmask(SIG_BLOCK, set, NULL);
@@ -41,10 +49,12 @@ static void block_signals(sigset_t *set) {
     signal(SIGXFSZ, SIG_IGN); // a file that may not grow is an error of who writes it
 }
 
+// The signal that is to end the server, or 0 after a moment.
 static int wait_signal(const sigset_t *set) {
     struct timespec tick = {.tv_nsec = TICK_MS * 1000000L};
     int got = sigtimedwait(set, NULL, &tick);
-    return got > 0 ? got : 0;
+    if (got == SIGHUP) log_reopen();
+    return got > 0 && got != SIGHUP ? got : 0;
 }
 
 // Lets running answers end. Returns the exit code.
@@ -115,25 +125,38 @@ static void close_soon(struct http *h, int code) {
     alarm(0);
 }
 
-// What is wrong with the files is told before anybody connects.
-static bool check_files(const struct server_options *o, struct error *e) {
+// The form that answers have where requests ask for none.
+static bool check_form(const struct text_model *m, const struct constraint_args *form,
+                       struct error *e) {
+    struct effort effort = effort_usual();
+    if (form->constraint.kind == CONSTRAINT_NONE) return true;
+    struct grammar *g = constraint_grammar(m, &form->constraint, NULL, &effort, e);
+    grammar_close(g);
+    return g || fail_in(e, "%s", form->option);
+}
+
+// What is wrong with the files is told before anybody connects. Returns the exit code.
+static int check_files(const struct server_options *o) {
     struct engine_options opt = o->engine;
     struct text_model m;
+    struct error e = {0};
     opt.dry = true;
     opt.context = 1; // what memory holds is told when it is loaded
-    bool ok = text_open(&m, o->model, &opt, e);
+    bool ok = text_open(&m, o->model, &opt, &e);
+    int code = !ok ? failed(&e) : check_form(&m, &o->defaults.form, &e) ? EXIT_SUCCESS : wrong(&e);
     text_close(&m);
-    return ok;
+    return code;
 }
 
 static int run(const struct server_options *o) {
     struct error e = {0};
     sigset_t set;
-    if (!check_files(o, &e)) return failed(&e);
+    int code = check_files(o);
+    if (code) return code;
     block_signals(&set);
     struct http *h = http_open(o, &e);
     struct worker *w = h ? worker_start(o->model, &o->engine, o->queue, &e) : NULL;
-    int code = EXIT_FAILURE;
+    code = EXIT_FAILURE;
     if (w && o->slot_dir) worker_keep_tokens(w);
     if (w && http_serve(h, w, &e)) {
         printf("listening on %s\n", http_address(h));
@@ -162,9 +185,11 @@ static void set_log_level(const struct args *a) {
 static int start(const struct args *a) {
     struct error e = {0};
     struct server_options o = {0};
+    sigset_t hangup;
+    block_hangup(&hangup);
     set_log_level(a);
     bool ok = log_environment(&e) && server_options_read(&o, a, &e);
-    if (ok) args_warn(a, true);
+    if (ok) args_warn(a, &server_manual);
     int code = ok ? run(&o) : wrong(&e);
     server_options_free(&o);
     return code;
@@ -181,7 +206,9 @@ int main(int argc, char **argv) {
     else if (args_flag(&a, "help"))
         args_help(stdout, &command_server);
     else if (args_flag(&a, "llama-options"))
-        args_others(stdout, &command_server);
+        args_others(stdout, server_others);
+    else if (args_flag(&a, "mlxcel-variables"))
+        args_unread(stdout, &unread_variable_group);
     else if (args_flag(&a, "man"))
         args_man(stdout, &server_manual);
     else if (args_flag(&a, "version"))

@@ -9,10 +9,11 @@
 #include "base/mem.h"
 #include "engine/sampling_args.h"
 #include "server/llama_options.h"
+#include "server/mlxcel_variables.h"
 #include "server/tls.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
-#define KEYS     "LLAMA_API_KEY"
+#define KEYS     "LLAMA_API_KEY MLXCEL_API_KEY"
 
 enum { DEFAULT_PARALLEL = 4, LEAST_CONTEXT = 512, KEY_FILE_MOST = 1 << 20 };
 
@@ -157,21 +158,34 @@ static const struct arg common_args[] = {
     {"--llama-options", ARG_FLAG, NULL, NULL, NULL, 0, 0,
      "the options and variables of llama-server that are not in this help, and what becomes of "
      "each, as a table in Markdown"},
+    {"--mlxcel-variables", ARG_FLAG, NULL, NULL, NULL, 0, 0,
+     "the variables of lablup/mlxcel that are not read, and why, as a table in Markdown"},
     {"-V --version", ARG_FLAG, NULL, NULL, NULL, 0, 0, "the version, and what is in this build"},
     {"--man", ARG_FLAG, NULL, NULL, NULL, 0, 0,
      "the manual page, in mdoc: mlxcel-server --man | man -l -"},
 };
 static const struct arg_group common_group = {"General", common_args, COUNT(common_args)};
 
-static const struct arg_group *const groups[] = {&args_model_group,    &engine_group,
-                                                 &engine_device_group, &pool_arg_group,
-                                                 &engine_cache_group,  &defaults_arg_group,
-                                                 &sampling_arg_group,  &constraint_arg_group,
-                                                 &chat_group,          &responses_store_group,
-                                                 &http_group,          &route_group,
-                                                 &cors_arg_group,      &log_group,
-                                                 &common_group,        &llama_option_group,
-                                                 &engine_other_group,  NULL};
+static const struct arg_group *const groups[] = {&args_model_group,
+                                                 &engine_group,
+                                                 &engine_device_group,
+                                                 &pool_arg_group,
+                                                 &engine_cache_group,
+                                                 &defaults_arg_group,
+                                                 &sampling_arg_group,
+                                                 &constraint_arg_group,
+                                                 &chat_group,
+                                                 &responses_store_group,
+                                                 &http_group,
+                                                 &route_group,
+                                                 &cors_arg_group,
+                                                 &log_group,
+                                                 &common_group,
+                                                 &llama_option_group,
+                                                 &engine_other_group,
+                                                 &unread_variable_group,
+                                                 NULL};
+const struct arg_group *const server_others[] = {&llama_option_group, &engine_other_group, NULL};
 
 static const struct variable variables[] = {
     {"MLXCEL_LOG", "The least level of messages shown: error, warn, info (the default), debug."},
@@ -205,7 +219,8 @@ const struct command command_server = {
         "llama-server does, with its /props, /slots and /metrics; a browser "
         "gets a chat page at /. It listens as soon "
         "as it has looked at the files, and says 503 until the model is loaded. SIGTERM and "
-        "SIGINT let running answers end; a second one does not.",
+        "SIGINT let running answers end; a second one does not. SIGHUP opens the --log-file again, "
+        "after a rotation, and changes nothing else.",
     .operands = "[PATH]",
     .operands_most = 1,
     .examples = "mlxcel-server -m models/SmolLM2-135M-Instruct\n"
@@ -282,11 +297,12 @@ static bool read_keys(struct server_options *o, const struct args *a, struct err
     const char *file = args_text(a, "api-key-file");
     const struct sv *key;
     size_t n = args_texts(a, "api-key", &key);
-    // As in llama-server, the variable's keys are good beside those of the command line.
-    const char *more = sv_starts(args_given_by(a, "api-key"), sv("-")) ? getenv(KEYS) : NULL;
     for (size_t i = 0; i < n; i++) add_keys(o, key[i]);
-    add_keys(o, sv(more));
-    if (n && !o->keys) return fail(e, "--api-key, or LLAMA_API_KEY, is given but holds no key");
+    // As in llama-server, the variables' keys are good beside those of the command line.
+    add_keys(o, sv(getenv("LLAMA_API_KEY")));
+    add_keys(o, sv(getenv("MLXCEL_API_KEY")));
+    if (n && !o->keys)
+        return fail(e, "--api-key, LLAMA_API_KEY or MLXCEL_API_KEY is given but holds no key");
     if (!file) return true;
     if (!file_read(file, KEY_FILE_MOST, &o->key_file, e)) return fail_in(e, "--api-key-file");
     size_t before = o->keys;
@@ -350,8 +366,12 @@ static bool read_engine(struct engine_options *opt, const struct args *a, struct
     int64_t sequences = args_int(a, "parallel");
     if (sequences < 1) sequences = DEFAULT_PARALLEL;
     if (context) {
-        context /= sequences;
-        if (context < LEAST_CONTEXT) context = LEAST_CONTEXT;
+        int64_t share = context / sequences;
+        if (share < LEAST_CONTEXT)
+            log_say(LOG_WARN,
+                    "--ctx-size %lld is %lld tokens for each of %lld answers: each gets %d",
+                    (long long)context, (long long)share, (long long)sequences, LEAST_CONTEXT);
+        context = share < LEAST_CONTEXT ? LEAST_CONTEXT : share;
     }
     *opt = engine_read_options(a);
     opt->context = context;

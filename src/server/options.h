@@ -59,7 +59,8 @@ struct server_options {
 };
 
 extern const struct manual server_manual;
-extern const struct command command_server; // its table; main runs it, not .run
+extern const struct command command_server;           // its table; main runs it, not .run
+extern const struct arg_group *const server_others[]; // of llama-server; ends with NULL
 
 // Strings in o are a's, the environment's, or owned by o. Opens the log.
 bool server_options_read(struct server_options *o, const struct args *a, struct error *e);

@@ -250,6 +250,75 @@ static void saved_slots(void **state) {
     free(path);
 }
 
+static double deferred(const struct server *s) {
+    struct answer a;
+    get(s, &a, "/metrics");
+    const char *at = strstr(str_c(&a.body), "\nllamacpp:requests_deferred ");
+    assert_non_null(at);
+    double n = strtod(strchr(at, ' '), NULL);
+    answer_free(&a);
+    return n;
+}
+
+static void wait_deferred(const struct server *s, double n) {
+    double until = clock_now() + WAIT_MS / 1000.0;
+    while (deferred(s) != n) {
+        if (clock_now() > until) fail_msg("not %g are deferred", n);
+        usleep(2000);
+    }
+}
+
+// As much as the context holds.
+static void lengthen(const char *path) {
+    struct str file = {0};
+    struct error e = {0};
+    assert_true(file_read(path, 1 << 20, &file, &e));
+    file.n = (size_t)(strstr(file.p, "\"tokens\":[") - file.p);
+    str_puts(&file, "\"tokens\":[1");
+    for (int i = 1; i < 65000; i++) str_printf(&file, ",%d", 1 + i % 7);
+    str_puts(&file, "]}");
+    assert_true(file_write(path, str_sv(&file), &e));
+    str_free(&file);
+}
+
+// Nothing is restored for whom nobody is there, or for longer than an answer may take.
+static void unwanted_restores(void **state) {
+    char dir[] = "/tmp/mlxcel_test_slots_XXXXXX";
+    struct server s;
+    struct answer a;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    char *path = path_join(dir, "one.json");
+    server_start(&s, ARGS("-m", MODEL, "-np", "1", "--metrics", "--slot-save-path", dir));
+    json_object_put(post_json(&s, COMPLETION, LONG));
+    json_object_put(post_json(&s, "/slots/0?action=save", "{\"filename\":\"one.json\"}"));
+    int busy = client_open(&s), fd = client_open(&s);
+    client_ask(busy, "POST", COMPLETION, "",
+               sv(NL ",\"ignore_eos\":true,\"stream\":true,\"n_predict\":60000}"));
+    json_object_put(wait_busy(&s, 1));
+    client_ask(fd, "POST", "/slots/0?action=restore", "", sv("{\"filename\":\"one.json\"}"));
+    wait_deferred(&s, 1);
+    close(fd);
+    wait_deferred(&s, 0);
+    struct json_object *o = get_json(&s, "/slots");
+    assert_true(json_bool_at(nth(o, 0), "is_processing", false)); // it did not come to its turn
+    json_object_put(o);
+    close(busy);
+    assert_int_equal(server_stop(&s), 0);
+    lengthen(path);
+    server_start(&s,
+                 ARGS("-m", MODEL, "-np", "1", "--request-timeout", "1", "--slot-save-path", dir));
+    post(&s, &a, "/slots/0?action=restore", "{\"filename\":\"one.json\"}");
+    assert_int_equal(a.status, 504);
+    assert_non_null(strstr(a.body.p, "--request-timeout"));
+    answer_free(&a);
+    json_object_put(wait_busy(&s, 0));
+    assert_int_equal(server_stop(&s), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+    free(path);
+}
+
 // --- metrics -------------------------------------------------------------------------------------
 
 static double metric(struct sv text, const char *name, const char *kind) {
@@ -420,7 +489,7 @@ int main(void) {
         cmocka_unit_test(props),         cmocka_unit_test(slots),
         cmocka_unit_test(saved_slots),   cmocka_unit_test(metrics),
         cmocka_unit_test(preflights),    cmocka_unit_test(origins),
-        cmocka_unit_test(wrong_options),
+        cmocka_unit_test(wrong_options), cmocka_unit_test(unwanted_restores),
     };
     return cmocka_run_group_tests_name("server_operator", tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static void open_choices(struct completion *c, const struct text_model *m) {
 
 // A client that only closed its sending side counts as gone too, as for nginx: who has left can't
 // be told from it before something is sent.
-static bool client_gone(int client) {
+bool completion_client_gone(int client) {
     struct pollfd p = {.fd = client, .events = POLLRDHUP};
     return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
@@ -124,7 +124,7 @@ static bool stops(const struct completion *c) {
 // For struct ask.
 static bool unwanted(void *waiting) {
     const struct completion *c = waiting;
-    return client_gone(c->client) || late(c) || stops(c);
+    return completion_client_gone(c->client) || late(c) || stops(c);
 }
 
 // Why its reading was ended.
@@ -332,7 +332,7 @@ static enum completion_news advance(struct completion *c, int client, struct cho
         take(c, ch);
         *out = ch;
     }
-    bool gone = client_gone(client);
+    bool gone = completion_client_gone(client);
     if (!gone && !late(c)) return COMPLETION_MORE;
     job_cancel_all(c->job);
     if (ch->finish == FINISH_NOT) ch->finish = FINISH_CANCELLED;

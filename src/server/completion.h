@@ -80,6 +80,8 @@ enum completion_news {
     COMPLETION_LATE, // it takes longer than the server's options allow
 };
 
+bool completion_client_gone(int client); // its socket is closed; -1: never
+
 // Both wait, and meanwhile watch the client's socket `client`; -1: none.
 // The whole answer, as one JSON object: COMPLETION_END when it is in out.
 enum completion_news completion_whole(struct completion *c, int client, struct str *out);

@@ -10,7 +10,7 @@
 #include "server/ask_prompt.h"
 #include "server/routes_native.h"
 
-enum { FILE_MOST = 64 << 20, NAME_MOST = 128, WAIT_MS = 1000 };
+enum { FILE_MOST = 64 << 20, NAME_MOST = 128, WAIT_MS = 50 };
 
 // A plain name: letters, digits, and .-_ behind the first.
 static bool check_name(struct sv name, struct refusal *r) {
@@ -98,8 +98,17 @@ static bool read_file(struct exchange *x, const char *path, struct ids *ids, siz
     return ok;
 }
 
+// Whether somebody waits for it still, and may.
+static bool check_wanted(struct exchange *x, double began) {
+    unsigned most = x->service->o->request_timeout;
+    if (most && clock_now() - began > most)
+        return refuse(&x->refusal, 504, NULL, "the answer takes too long (--request-timeout)");
+    return !completion_client_gone(x->client) ||
+           refuse(&x->refusal, 503, NULL, "the client has left");
+}
+
 // Waits until the tokens are in the caches.
-static bool compute(struct exchange *x, const struct ids *ids) {
+static bool compute(struct exchange *x, const struct ids *ids, double began) {
     bool full;
     struct job_news news = {0};
     struct order order = {
@@ -108,11 +117,15 @@ static bool compute(struct exchange *x, const struct ids *ids) {
     if (!job)
         return refuse(&x->refusal, full ? 429 : 503, NULL,
                       full ? "the queue is full" : "the server is stopping");
-    while (news.finish == FINISH_NOT) job_wait(job, WAIT_MS, &news);
-    bool done = news.finish != FINISH_CANCELLED;
+    bool wanted = true;
+    while (news.finish == FINISH_NOT && wanted) {
+        job_wait(job, WAIT_MS, &news);
+        wanted = check_wanted(x, began);
+    }
+    bool done = wanted && news.finish != FINISH_CANCELLED;
     job_close(job);
     job_news_free(&news);
-    return done || refuse(&x->refusal, 503, NULL, "the server is stopping");
+    return done || (wanted && refuse(&x->refusal, 503, NULL, "the server is stopping"));
 }
 
 static bool restore(struct exchange *x, const char *path, struct str *json) {
@@ -121,7 +134,7 @@ static bool restore(struct exchange *x, const char *path, struct str *json) {
     double began = clock_now();
     bool ok = read_file(x, path, &ids, &size) &&
               ask_check_length(ids.n, "filename", worker_model(x->service->worker), &x->refusal) &&
-              compute(x, &ids);
+              compute(x, &ids, began);
     str_printf(json, ",\"n_restored\":%zu,\"n_read\":%zu,\"timings\":{\"restore_ms\":%.3f}}", ids.n,
                size, (clock_now() - began) * 1e3);
     ids_free(&ids);

@@ -1,6 +1,8 @@
 // mlxcel-server under load and attack, and as a process: keys, starting, stopping.
 #include "server_model.h"
 
+#include <sys/resource.h>
+
 #include "server/http.h"
 
 static struct server main_server; // for the tests that need no options of their own
@@ -228,6 +230,54 @@ static void full(void **state) {
     } while (a.status == 429);
     assert_int_equal(a.status, 200);
     answer_free(&a);
+    assert_int_equal(server_stop(&s), 0);
+}
+
+static void let_open(rlim_t now, rlim_t most) {
+    struct rlimit files = {now, most};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+}
+
+// The status that the last of n connections gets which say nothing else.
+static int last_of(const struct server *s, int n) {
+    int fd[100];
+    struct answer a;
+    assert_in_range(n, 1, 100);
+    for (int i = 0; i < n; i++) fd[i] = client_open(s);
+    client_ask(fd[n - 1], "GET", "/health", "", sv(""));
+    answer_take(&a, fd[n - 1]);
+    int status = a.status;
+    answer_free(&a);
+    for (int i = 0; i + 1 < n; i++) close(fd[i]);
+    return status;
+}
+
+// Those that were closed may be there for a moment still.
+static void expect_last(const struct server *s, int n, int status) {
+    double until = clock_now() + WAIT_MS / 1000.0;
+    for (int got; (got = last_of(s, n)) != status; usleep(20000))
+        if (clock_now() > until) fail_msg("%d connections: %d", n, got);
+}
+
+// The server takes the descriptors that it may have, and no more connections than fit into these.
+// Comes last: a process can't undo it.
+static void few_files(void **state) {
+    struct rlimit was;
+    struct server s;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    if (was.rlim_max < 1024) skip();
+    let_open(64, was.rlim_max);
+    server_start(&s, ARGS("-m", MODEL));
+    let_open(was.rlim_cur, was.rlim_max);
+    expect_last(&s, 100, 200);
+    assert_false(server_says(&s, "ulimit -n"));
+    assert_int_equal(server_stop(&s), 0);
+    let_open(64, 64);
+    server_start(&s, ARGS("-m", MODEL));
+    server_wait_for(&s, "64 files (ulimit -n): 28 of 512 connections");
+    expect_last(&s, 20, 200);
+    expect_last(&s, 30, 503);
     assert_int_equal(server_stop(&s), 0);
 }
 
@@ -488,6 +538,7 @@ int main(void) {
         cmocka_unit_test(loading),
         cmocka_unit_test(drain),
         cmocka_unit_test(drain_cut),
+        cmocka_unit_test(few_files),
     };
     return cmocka_run_group_tests_name("server_load", tests, start_main, stop_main);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ enum {
     BODIES = 8,          // of the largest size, that all requests together may hold
     TREES = 32,          // of the largest body, that parsing all requests may take
     TOO_FAR = 4,         // a body that many times too large isn't read to its end
+    OWN_FILES = 64,      // that may be open besides connections
     EXTRA = 64,          // connections over the limit that are told so; more are closed unheard
     POOLS = 4,           // of the largest header, that libmicrohttpd gets for a connection
     PARAMETER = 64,      // bytes that it takes of these for a parameter of a query
@@ -43,6 +45,7 @@ struct http {
     struct MHD_Daemon *daemon;
     struct str address;
     int listener;
+    unsigned most, extra; // connections that are served, and more that are told so
 
     pthread_mutex_t lock; // of all below, and of every conn
     struct error why;     // what the daemon said last
@@ -333,7 +336,7 @@ static void add_conn(struct http *h, int fd, void **context) {
     c->fd = fd;
     c->since = clock_now();
     pthread_mutex_lock(&h->lock);
-    c->extra = ++h->conn_count > h->service.o->max_connections;
+    c->extra = ++h->conn_count > h->most;
     c->next = h->conns;
     if (c->next) c->next->prev = c;
     h->conns = c;
@@ -415,9 +418,32 @@ static bool check_tls(const struct server_options *o, struct error *e) {
                    "with GnuTLS, or put a proxy before the server");
 }
 
+// Connections that no descriptor is left for would wait for ever, and the thread that accepts them
+// would try again all the time: so there are no more than the process may have.
+static void fit_connections(struct http *h) {
+    struct rlimit files;
+    rlim_t wanted = (rlim_t)h->service.o->max_connections + EXTRA + OWN_FILES;
+    h->most = h->service.o->max_connections;
+    h->extra = EXTRA;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted) return;
+    rlim_t was = files.rlim_cur;
+    files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0) files.rlim_cur = was;
+    if (files.rlim_cur >= wanted) return;
+    unsigned left = (unsigned)files.rlim_cur;
+    left -= left / 2 < OWN_FILES ? left / 2 : OWN_FILES;
+    h->extra = left / 8 < EXTRA ? left / 8 : EXTRA;
+    if (left - h->extra < h->most) h->most = left - h->extra;
+    log_say(LOG_WARN,
+            "the process may open %llu files (ulimit -n): %u of %u connections are served at once "
+            "(--max-connections)",
+            (unsigned long long)files.rlim_cur, h->most, h->service.o->max_connections);
+}
+
 struct http *http_open(const struct server_options *o, struct error *e) {
     struct http *h = mem_alloc(sizeof *h);
     h->service.o = o;
+    fit_connections(h);
     h->service.started = (int64_t)time(NULL);
     budget_open(&h->service.bodies, BODIES * o->max_body);
     budget_open(&h->service.trees, TREES * o->max_body);
@@ -451,8 +477,8 @@ bool http_serve(struct http *h, struct worker *w, struct error *e) {
         MHD_OPTION_EXTERNAL_LOGGER, log_daemon, h, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
         MHD_OPTION_URI_LOG_CALLBACK, meet, h, MHD_OPTION_LISTEN_SOCKET, h->listener,
         MHD_OPTION_NOTIFY_COMPLETED, completed, h, MHD_OPTION_NOTIFY_CONNECTION, connection, h,
-        MHD_OPTION_CONNECTION_LIMIT, o->max_connections + EXTRA, MHD_OPTION_CONNECTION_TIMEOUT,
-        o->timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOLS * o->max_header, MHD_OPTION_ARRAY,
+        MHD_OPTION_CONNECTION_LIMIT, h->most + h->extra, MHD_OPTION_CONNECTION_TIMEOUT, o->timeout,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOLS * o->max_header, MHD_OPTION_ARRAY,
         o->tls_key.n ? tls : tls + 2, MHD_OPTION_END);
     if (h->daemon) return true;
     return fail(e, "%s: libmicrohttpd does not start%s: %s", http_address(h),

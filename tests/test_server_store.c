@@ -3,8 +3,10 @@
 #include "store_folder.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -339,6 +341,97 @@ static void full_disk(void **state) {
     str_free(&big);
 }
 
+// Puts answers of 10 KB until one does not fit, or `most`; how many there are then.
+static int fill(struct responses_store *s, const char *name, int most) {
+    struct str body = {0};
+    int n = 0;
+    while (body.n < 10000) str_puts(&body, "0123456789");
+    for (bool stored = true; stored && n < most;) {
+        struct error e = {0};
+        char id[16];
+        snprintf(id, sizeof id, "%s%d", name, n);
+        let_files_grow(LIMIT);
+        stored = responses_store_put(s, id, (int64_t)time(NULL), sv(""), str_sv(&body), &e);
+        let_files_grow(RLIM_INFINITY);
+        n += stored;
+    }
+    str_free(&body);
+    return n;
+}
+
+// Where the disk has no room any more, what is deleted gives some, and so does what has to go.
+static void full_disk_frees(void **state) {
+    struct responses_store *s = open_roomy();
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    int n = fill(s, "a", 1000);
+    assert_in_range(n, 3, LIMIT / 10000);
+    for (int i = 0; i < 3; i++) {
+        struct error e = {0};
+        const char id[] = {'a', (char)('0' + i), 0};
+        let_files_grow(LIMIT);
+        enum stored is = responses_store_drop(s, sv(id), &e);
+        let_files_grow(RLIM_INFINITY);
+        if (is != STORED) fail_msg("%s: %s", id, e.text);
+    }
+    assert_in_range(fill(s, "b", 1000), 1, 4);
+    responses_store_close(s);
+    s = open_store(5, 1 << 30, 0); // none is more than the limit while another comes
+    assert_int_equal(fill(s, "c", 100), 100);
+    assert_true(has(s, "c99") && has(s, "c95") && !has(s, "c94"));
+    responses_store_close(s);
+    s = open_roomy();
+    fill(s, "d", 1000);
+    responses_store_close(s);
+    s = open_store(10000, 1 << 30, 1);
+    sleep(2);
+    assert_int_equal(fill(s, "e", 3), 3);
+    assert_false(has(s, "d0"));
+    responses_store_close(s);
+}
+
+// All of a small disk's answers are too old at once: more than the log has room for. 0: one more
+// can be stored.
+static int outlive(void) {
+    struct responses_store *s = open_roomy();
+    struct str body = {0};
+    bool stored = true;
+    while (body.n < 10000) str_puts(&body, "0123456789");
+    for (int i = 0; stored; i++) {
+        struct error e = {0};
+        char id[16];
+        snprintf(id, sizeof id, "%d", i);
+        stored = responses_store_put(s, id, (int64_t)time(NULL) - 10, sv(""), str_sv(&body), &e);
+    }
+    responses_store_close(s);
+    struct error e = {0};
+    s = open_store(10000, 1 << 30, 5);
+    stored = responses_store_put(s, "new", (int64_t)time(NULL), sv(""), str_sv(&body), &e);
+    if (!stored) print_error("%s\n", e.text);
+    bool kept = stored && has(s, "new");
+    responses_store_close(s);
+    str_free(&body);
+    return kept ? 0 : 1;
+}
+
+// Where the test may mount one: in a process whose mounts nobody else sees.
+static void small_disk(void **state) {
+    enum { NOT_ALLOWED = 77 };
+    int status;
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool mounted = unshare(CLONE_NEWNS) == 0 &&
+                       mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+                       mount("tmpfs", dir, "tmpfs", 0, "size=600k") == 0;
+        _exit(mounted ? outlive() : NOT_ALLOWED);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NOT_ALLOWED) skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 // Puts answers until it is killed, and says each one's number when it is stored.
 static void put_for_ever(int out, uint32_t number) {
     struct responses_store *s = open_roomy();
@@ -457,9 +550,10 @@ static void beginning(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(keeps),       TEST(forgets),     TEST(limits),     TEST(lives),     TEST(off),
-        TEST(wrong_files), TEST(usual_place), TEST(full_disk),  TEST(killed),    TEST(shared),
-        TEST(beginning),   TEST(in_memory),   TEST(taken_away), TEST(cut_short),
+        TEST(keeps),      TEST(forgets),     TEST(limits),          TEST(lives),
+        TEST(off),        TEST(wrong_files), TEST(usual_place),     TEST(full_disk),
+        TEST(killed),     TEST(shared),      TEST(beginning),       TEST(in_memory),
+        TEST(taken_away), TEST(cut_short),   TEST(full_disk_frees), TEST(small_disk),
     };
     return cmocka_run_group_tests_name("responses store", tests, NULL, NULL);
 }

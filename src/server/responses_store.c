@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,7 +42,14 @@ struct responses_store_options responses_store_read(const struct args *a) {
 #ifdef HAVE_SQLITE
 #include <sqlite3.h>
 
-enum { BUSY_MS = 5000, TICK_MS = 10, OURS = 0x6d6c7872, VERSION = 1 }; // "mlxr"
+enum {
+    BUSY_MS = 5000,
+    TICK_MS = 10,
+    OURS = 0x6d6c7872, // "mlxr"
+    VERSION = 1,
+    PART = 4096,     // answers that go at once
+    SPARE = 48 << 10 // bytes, more than an answer takes besides its text, in the file or the log
+};
 
 struct responses_store {
     struct responses_store_options o;
@@ -50,11 +58,15 @@ struct responses_store {
     bool warned;          // that it can't be
     char *file;           // that db is in; NULL: none
     struct stat is, log;  // what had its name, and its log's, when it was opened, and grew since
+    int64_t held;         // bytes of db, that its file won't get smaller than
+    bool full;            // the last failure was the disk's
 };
 
 // --- SQL -----------------------------------------------------------------------------------------
 
-static bool broken(const struct responses_store *s, struct error *e) {
+static bool broken(struct responses_store *s, struct error *e) {
+    int code = sqlite3_errcode(s->db) & 0xff;
+    s->full = code == SQLITE_FULL || code == SQLITE_IOERR;
     return fail(e, "%s", sqlite3_errmsg(s->db));
 }
 
@@ -153,6 +165,14 @@ static bool create(struct responses_store *s, struct error *e) {
     return commit(s, ok, e);
 }
 
+// Free pages are among those that the file holds.
+static bool measure(struct responses_store *s, struct error *e) {
+    int64_t pages = 0, size = 0;
+    bool ok = number(s, "PRAGMA page_count", &pages, e) && number(s, "PRAGMA page_size", &size, e);
+    s->held = pages * size;
+    return ok;
+}
+
 // For others that change the mode SQLite does not wait by itself.
 static bool write_ahead(struct responses_store *s, struct error *e) {
     int got = SQLITE_BUSY;
@@ -163,16 +183,17 @@ static bool write_ahead(struct responses_store *s, struct error *e) {
     return got == SQLITE_OK || broken(s, e);
 }
 
-// A commit returns when the disk has it. What is deleted is overwritten.
+// A commit returns when the disk has it. What is deleted is overwritten. The log is kept short, as
+// its room is the disk's too.
 static bool set_up(struct responses_store *s, struct error *e) {
     int64_t n = 0;
     sqlite3_busy_timeout(s->db, BUSY_MS);
     return is_ours(s, &n, e) && write_ahead(s, e) &&
            run(s,
                "PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;"
-               "PRAGMA journal_size_limit = 4194304",
+               "PRAGMA wal_autocheckpoint = 64; PRAGMA journal_size_limit = 262144",
                e) &&
-           create(s, e);
+           create(s, e) && measure(s, e);
 }
 
 // Whether what had the name when it was opened still has it, and nobody cut it: SQLite would go on
@@ -203,6 +224,7 @@ static bool same_log(struct responses_store *s) {
 }
 
 static bool in_place(struct responses_store *s) {
+    if (s->is.st_size > s->held) s->is.st_size = s->held; // what reserve added may go again
     return !s->file || (same(s->file, &s->is) && same_log(s));
 }
 
@@ -310,33 +332,105 @@ static bool insert(struct responses_store *s, const char *id, int64_t created, s
     return finish(s, q, e);
 }
 
-static bool expire(struct responses_store *s, struct error *e) {
-    sqlite3_stmt *q = prepare(s, "DELETE FROM response WHERE created < ?", e);
+// Beginning with the latest, counts answers and bytes up to the limits; the rest goes, and so does
+// what is too old; of these the `most` oldest.
+static bool trim(struct responses_store *s, int64_t entries, int64_t bytes, int64_t most,
+                 struct error *e) {
+    sqlite3_stmt *q = prepare(s,
+                              "DELETE FROM response WHERE seq IN (SELECT seq FROM (SELECT seq,"
+                              " created, row_number() OVER latest AS n, sum(size) OVER latest AS"
+                              " total FROM response WINDOW latest AS (ORDER BY created DESC, seq"
+                              " DESC)) WHERE n > ? OR total > ? OR created < ?"
+                              " ORDER BY created, seq LIMIT ?)",
+                              e);
     if (!q) return false;
-    sqlite3_bind_int64(q, 1, oldest(s));
+    sqlite3_bind_int64(q, 1, entries);
+    sqlite3_bind_int64(q, 2, bytes);
+    sqlite3_bind_int64(q, 3, oldest(s));
+    sqlite3_bind_int64(q, 4, most);
     return finish(s, q, e);
 }
 
-// Beginning with the latest, counts answers and bytes up to the limits; the rest goes.
-static bool trim(struct responses_store *s, struct error *e) {
-    sqlite3_stmt *q = prepare(s,
-                              "DELETE FROM response WHERE seq IN (SELECT seq FROM (SELECT seq,"
-                              " row_number() OVER latest AS n, sum(size) OVER latest AS total"
-                              " FROM response WINDOW latest AS (ORDER BY created DESC, seq DESC))"
-                              " WHERE n > ? OR total > ?)",
-                              e);
-    if (!q) return false;
-    sqlite3_bind_int64(q, 1, s->o.entries);
-    sqlite3_bind_int64(q, 2, s->o.bytes);
-    return finish(s, q, e);
+// --- a full disk ---------------------------------------------------------------------------------
+
+// After a failure: whether it was for want of room, and the log's may do.
+static bool empty_log(struct responses_store *s) {
+    if (s->full) sqlite3_exec(s->db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
+    return s->full;
+}
+
+// What is too old goes, and what is too much when n bytes more come. By itself, so that its room is
+// there even where the disk has none for more; and in parts where the log can't hold it all.
+static void make_room(struct responses_store *s, int64_t n) {
+    s->full = false;
+    for (int64_t most = PART; most > 0;) {
+        struct error none = {0}; // there may be room without
+        bool ok = trim(s, s->o.entries - 1, s->o.bytes - n, most, &none);
+        if (ok && sqlite3_changes(s->db) < most) return;
+        if (!empty_log(s) && !ok) return;
+        if (!ok) most /= 8;
+    }
+}
+
+// Whether the disk has room for n bytes besides the log's, and for a log of m.
+static bool has_room(struct responses_store *s, int64_t n, int64_t m) {
+    struct statvfs disk;
+    struct stat log = {0};
+    if (statvfs(s->file, &disk) != 0) return true; // it is found out
+    char *name = log_of(s, "-wal");
+    if (stat(name, &log) != 0) log.st_size = 0;
+    free(name);
+    uint64_t left = (uint64_t)disk.f_bavail * disk.f_frsize + (uint64_t)log.st_size;
+    return left >= (uint64_t)n + (uint64_t)m;
+}
+
+// The log goes into the file later. One that the disk has no room for there could not be emptied
+// any more: so the file gets its room before the log is written. It grows no more where the disk
+// would have no room for a log that deletes any answer.
+static bool reserve(struct responses_store *s, int64_t n, struct error *e) {
+    int64_t unused = 0, size = 0, largest = 0;
+    struct stat st;
+    if (!s->file) return true;
+    if (!measure(s, e) || !number(s, "PRAGMA freelist_count", &unused, e) ||
+        !number(s, "PRAGMA page_size", &size, e) ||
+        !number(s, "SELECT max(size) FROM response", &largest, e))
+        return false;
+    sqlite3_int64 wanted = s->held - unused * size + n + SPARE;
+    if (stat(s->file, &st) != 0 || st.st_size >= wanted) return true;
+    int chunk = (int)size, got = SQLITE_FULL; // without a chunk, SQLite takes no hint
+    sqlite3_file_control(s->db, NULL, SQLITE_FCNTL_CHUNK_SIZE, &chunk);
+    if (has_room(s, wanted - st.st_size, SPARE + (n > largest ? n : largest)))
+        got = sqlite3_file_control(s->db, NULL, SQLITE_FCNTL_SIZE_HINT, &wanted);
+    s->full = got != SQLITE_OK;
+    return !s->full || fail(e, "the file can't grow: %s", sqlite3_errstr(got));
+}
+
+// Whether to try again.
+static bool retry(struct responses_store *s, struct error *e) {
+    if (!empty_log(s)) return false;
+    *e = (struct error){0};
+    return true;
+}
+
+// --- calls ---------------------------------------------------------------------------------------
+
+static bool put(struct responses_store *s, const char *id, int64_t created, struct sv items,
+                struct sv body, struct error *e) {
+    int64_t n = (int64_t)(items.n + body.n);
+    make_room(s, n);
+    s->full = false;
+    if (!reserve(s, n, e) || !run(s, "BEGIN IMMEDIATE", e)) return false;
+    bool ok =
+        insert(s, id, created, items, body, e) && trim(s, s->o.entries, s->o.bytes, INT64_MAX, e);
+    return commit(s, ok, e);
 }
 
 bool responses_store_put(struct responses_store *s, const char *id, int64_t created,
                          struct sv items, struct sv body, struct error *e) {
     pthread_mutex_lock(&s->lock);
     bool ok = ready(s) || fail(e, "the store can't be opened");
-    if (ok && run(s, "BEGIN IMMEDIATE", e))
-        ok = commit(s, insert(s, id, created, items, body, e) && expire(s, e) && trim(s, e), e);
+    if (ok && !put(s, id, created, items, body, e))
+        ok = retry(s, e) && put(s, id, created, items, body, e);
     if (ok && !in_place(s))
         fail(e, "the store's file was removed, replaced or cut (--responses-store-file)");
     pthread_mutex_unlock(&s->lock);
@@ -383,6 +477,7 @@ static enum stored drop(struct responses_store *s, struct sv id, struct error *e
 enum stored responses_store_drop(struct responses_store *s, struct sv id, struct error *e) {
     pthread_mutex_lock(&s->lock);
     enum stored is = ready(s) ? drop(s, id, e) : STORED_NOT;
+    if (is == STORED_ERROR && retry(s, e)) is = drop(s, id, e);
     pthread_mutex_unlock(&s->lock);
     return is;
 }

@@ -31,6 +31,13 @@ struct sv args_word(const char *words, size_t i) {
     }
 }
 
+static bool has_word(const char *words, struct sv word) {
+    struct sv one;
+    for (size_t i = 0; (one = args_word(words, i)).n; i++)
+        if (sv_eq(one, word)) return true;
+    return false;
+}
+
 static bool is_long(struct sv name) { return sv_starts(name, sv("--")); }
 
 // The name that errors and getters use: the first long one.
@@ -42,11 +49,8 @@ static struct sv main_name(const struct arg *arg) {
 }
 
 static struct arg_value *find(const struct args *a, struct sv name) {
-    for (size_t k = 0; k < a->n; k++) {
-        struct sv known;
-        for (size_t i = 0; (known = args_word(a->value[k].arg->names, i)).n; i++)
-            if (sv_eq(known, name)) return &a->value[k];
-    }
+    for (size_t k = 0; k < a->n; k++)
+        if (has_word(a->value[k].arg->names, name)) return &a->value[k];
     return NULL;
 }
 
@@ -197,13 +201,10 @@ static bool on_or_off(const struct arg *arg) {
 // A flag's variable: what llama.cpp and the usual conventions take for yes and for no.
 static bool store_flag_text(struct arg_value *v, struct sv from, struct sv text, struct error *e) {
     const char *yes = "1 true yes on enabled", *no = "0 false no off disabled";
-    struct sv word;
     v->given = v->arg->kind == ARG_SWITCH;
     if (v->given && sv_find(from, sv("_NO_"), 0) >= 0) return true;
-    for (size_t i = 0; (word = args_word(yes, i)).n; i++)
-        if (sv_eq(word, text)) return v->given = v->set = true;
-    for (size_t i = 0; (word = args_word(no, i)).n; i++)
-        if (sv_eq(word, text)) return true;
+    if (has_word(yes, text)) return v->given = v->set = true;
+    if (has_word(no, text)) return true;
     return fail(e, "%.*s \"%.*s\": must be 1 or 0", (int)from.n, from.p, (int)text.n, text.p);
 }
 
@@ -350,16 +351,6 @@ void args_free(struct args *a) {
 // --- what changes nothing ------------------------------------------------------------------------
 
 static bool typed(struct sv by) { return sv_starts(by, sv("-")); }
-
-static bool has_word(const char *words, struct sv word) {
-    for (struct sv left = sv(words); left.n;) {
-        ptrdiff_t space = sv_find(left, sv(" "), 0);
-        size_t end = space < 0 ? left.n : (size_t)space;
-        if (sv_eq(sv_cut(left, 0, end), word)) return true;
-        left = sv_cut(left, end + 1, left.n);
-    }
-    return false;
-}
 
 // The option of a variable: "LLAMA_ARG_NO_X" is of who has LLAMA_ARG_X.
 static const struct arg *arg_of_variable(const struct args *a, struct sv name) {

@@ -301,6 +301,16 @@ static void test_cut(void **state) {
 
 #define NOW "{\"name\": \"now\", \"arguments\": {}}"
 
+// However it is cut.
+static void expect_message(const struct sample *s, const char *content, size_t calls) {
+    struct reply_message whole = message_of(s, s->reply, s->reply.n, 0);
+    assert_string_equal(str_c(&whole.content), content);
+    assert_int_equal(whole.calls, calls);
+    for (size_t at = 1; at < s->reply.n; at++) expect_same(s, &whole, at, s->reply.n);
+    expect_same(s, &whole, 1, 1);
+    reply_message_free(&whole);
+}
+
 static void test_generic(void **state) {
     static const struct {
         const char *reply, *content;
@@ -348,12 +358,7 @@ static void test_generic(void **state) {
         assert_true(s.format.generic);
         s.opt.tools = cases[i].tools ? all->tools : NULL;
         s.opt.formed = cases[i].formed;
-        struct reply_message whole = message_of(&s, s.reply, s.reply.n, 0);
-        assert_string_equal(str_c(&whole.content), cases[i].content);
-        assert_int_equal(whole.calls, cases[i].calls);
-        for (size_t at = 1; at < s.reply.n; at++) expect_same(&s, &whole, at, s.reply.n);
-        expect_same(&s, &whole, 1, 1);
-        reply_message_free(&whole);
+        expect_message(&s, cases[i].content, cases[i].calls);
     }
 }
 
@@ -408,12 +413,7 @@ static void test_stops(void **state) {
         s.opt.tools = cases[i].no_tools ? NULL : all->tools;
         s.opt.stop = stop;
         s.opt.stops = 2;
-        struct reply_message whole = message_of(&s, s.reply, s.reply.n, 0);
-        assert_string_equal(str_c(&whole.content), cases[i].content);
-        assert_int_equal(whole.calls, cases[i].calls);
-        for (size_t at = 1; at < s.reply.n; at++) expect_same(&s, &whole, at, s.reply.n);
-        expect_same(&s, &whole, 1, 1);
-        reply_message_free(&whole);
+        expect_message(&s, cases[i].content, cases[i].calls);
         struct reply *r = reply_open(&s.format, &s.opt);
         reply_push(r, s.reply);
         reply_finish(r);

@@ -83,11 +83,7 @@ static __device__ __forceinline__ void consume(const struct attend &a, const str
         struct segment s = segment_at(*b.rows, from, b.count);
         from = same(s.to);
         int32_t t0 = s.first / KEYS * KEYS, low[2], high[2];
-        for (int h = 0; h < 2; h++) {
-            bool in = mine[h] >= s.from && mine[h] < s.to;
-            low[h] = in ? b.rows->first[mine[h]] : INT32_MAX;
-            high[h] = in ? b.rows->last[mine[h]] : -1;
-        }
+        seen_in(b, s, mine, low, high);
         // What the warpgroup sees: rows follow each other in their sequence's order.
         int own = max(s.from, group * 64), end = min(s.to, group * 64 + 64);
         int all = (s.last - t0) / KEYS + 1, before = all, after = 0;

@@ -226,6 +226,16 @@ static __device__ __forceinline__ void produce(const struct attend &a, const str
 
 // --- computing -----------------------------------------------------------------------------------
 
+// The keys of a segment that a lane's two rows see; of a row that is not in it: none.
+static __device__ __forceinline__ void seen_in(const struct block &b, const struct segment &s,
+                                               const int mine[2], int32_t low[2], int32_t high[2]) {
+    for (int h = 0; h < 2; h++) {
+        bool in = mine[h] >= s.from && mine[h] < s.to;
+        low[h] = in ? b.rows->first[mine[h]] : INT32_MAX;
+        high[h] = in ? b.rows->last[mine[h]] : -1;
+    }
+}
+
 // 64 queries, from row `first` of the block on, scaled, to shared memory: a warp of WARPS takes a
 // row at a time.
 template <int D, bool BRAIN, int WARPS>

@@ -44,11 +44,7 @@ static __device__ __forceinline__ void consume_latents(const struct attend &a,
         struct segment s = segment_at(*b.rows, from, b.count);
         from = same(s.to);
         int32_t t0 = s.first / KEYS * KEYS, low[2], high[2];
-        for (int h = 0; h < 2; h++) {
-            bool in = mine[h] >= s.from && mine[h] < s.to;
-            low[h] = in ? b.rows->first[mine[h]] : INT32_MAX;
-            high[h] = in ? b.rows->last[mine[h]] : -1;
-        }
+        seen_in(b, s, mine, low, high);
         for (int end = tile + same((s.last - t0) / KEYS) + 1; tile < end; tile++, t0 += KEYS) {
             float score[KEYS / 2], keep[2];
             uint32_t p[KEYS / 16][4], k = b.k + tile % STAGES * SIZE;

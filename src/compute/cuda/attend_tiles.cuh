@@ -92,7 +92,7 @@ static __device__ __forceinline__ void put_pair(const struct attend &a, int64_t 
 // Four 8x8 matrices from rows whose addresses lanes give; `turned` transposes each.
 static __device__ __forceinline__ void load_matrices(uint32_t to[4], const uint16_t *row,
                                                      bool turned) {
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+    uint32_t at = shared_at(row);
     if (turned)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -105,7 +105,7 @@ static __device__ __forceinline__ void load_matrices(uint32_t to[4], const uint1
 
 // 16 bytes to shared memory, or zeros.
 static __device__ __forceinline__ void copy16(uint16_t *to, const uint16_t *from, bool there) {
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(to), size = there ? 16 : 0;
+    uint32_t at = shared_at(to), size = there ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(size));
 }
 

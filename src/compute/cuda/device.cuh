@@ -53,6 +53,10 @@ static bool allow_shared(struct context *c, const char *op, void (*kernel)(Param
                op);
 }
 
+static __device__ __forceinline__ uint32_t shared_at(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
 // What an e8m0 scale stands for: 2^(e - 127).
 static __device__ __forceinline__ float power_of_two(uint32_t e) {
     if (e == 255) return NAN;

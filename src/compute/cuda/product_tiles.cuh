@@ -290,13 +290,13 @@ static __device__ __forceinline__ int some_at(int row, int block) {
 
 static __device__ __forceinline__ void copy_async(__nv_bfloat16 *to, const __nv_bfloat16 *from,
                                                   bool there) {
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
+    uint32_t at = shared_at(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
                  "r"(there ? 16 : 0));
 }
 
 static __device__ __forceinline__ void load_fragments(uint32_t to[4], const __nv_bfloat16 *from) {
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(from);
+    uint32_t at = shared_at(from);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(at));

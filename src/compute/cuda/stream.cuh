@@ -17,19 +17,15 @@ struct row_pair {
     const char *codes[2], *side;
 };
 
-static __device__ __forceinline__ uint32_t shared_address(const void *p) {
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
 // `size` bytes of 16, the rest zeros.
 static __device__ __forceinline__ void copy_some16(char *to, const char *from, int size) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_at(to)),
                  "l"(from), "r"(size));
 }
 
 static __device__ __forceinline__ void copy_some4(char *to, const char *from, int size) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
-                 "l"(from), "r"(size));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_at(to)), "l"(from),
+                 "r"(size));
 }
 
 static __device__ __forceinline__ int at_most(int a, int b) { return a < b ? a : b; }

@@ -6,10 +6,6 @@
 
 #include "compute/cuda/device.cuh"
 
-static __device__ __forceinline__ uint32_t shared_at(const void *p) {
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
 // --- barriers ------------------------------------------------------------------------------------
 
 static __device__ __forceinline__ void barrier_make(uint64_t *b, int arrivals) {

@@ -402,9 +402,41 @@ static void check_heads(struct machine *m) {
         }
 }
 
+// The same of as many rows as a GPU has another kernel for, which rounds x and w to bf16.
+static void check_many_heads(struct machine *m) {
+    enum { HEADS = 3, ROWS = 200, OUT = 40, IN = 128 };
+    static const int kinds[] = {2, 4, 24, 6, 0};
+    for (int l = 0; l < 10 && m->threads == 1; l++) {
+        bool columns = l % 2;
+        struct matrix a[HEADS];
+        struct weight w[HEADS];
+        for (int h = 0; h < HEADS; h++) a[h] = make_matrix(m, &layouts[kinds[l / 2]], OUT, IN);
+        for (int h = 0; h < HEADS; h++) w[h] = a[h].w;
+        int64_t from = columns ? OUT : IN, to = columns ? IN : OUT;
+        float *x = noise_array(ROWS * HEADS * from);
+        struct tensor t = put_f32(m, x, 3, (int64_t[]){ROWS, HEADS, from});
+        struct matrices heads = put_matrices(m, w, HEADS);
+        float *y = get(m, head_linear(&m->c, t, &heads, columns));
+        for (int64_t i = 0; i < ROWS * HEADS * to; i += 3) {
+            double want = 0, size = 0;
+            const struct matrix *b = &a[i / to % HEADS];
+            for (int64_t k = 0; k < from; k++) {
+                int64_t at = columns ? k * IN + i % to : i % to * IN + k;
+                want += b->value[at] * x[i / to * from + k];
+                size += b->size[at] * fabs((double)x[i / to * from + k]);
+            }
+            expect_near("head_linear", i, y[i], want, (on_cpu() ? 1e-6 : 0x1p-8) * size);
+        }
+        for (int h = 0; h < HEADS; h++) matrix_free(&a[h]);
+        free(x), free(y);
+        machine_clear(m);
+    }
+}
+
 static void test_heads(void **state) {
     (void)state;
     each_machine(PRECISION_NATIVE, check_heads);
+    each_machine(PRECISION_NATIVE, check_many_heads);
 }
 
 // What is not finite stays in its row, and stays not finite.

@@ -232,7 +232,8 @@ struct matrices {
     const struct weight *w;         // [n]
     const struct weight *on_device; // the same list in the device's memory (store_list)
 };
-// x [n, heads, in], a matrix a head -> [n, heads, out] in f32. columns: they are [in, out].
+// x [n, heads, in], a matrix a head -> [n, heads, out] in f32, but for many rows on a GPU, whose
+// tensor cores take bf16. columns: they are [in, out].
 struct tensor head_linear(struct context *c, struct tensor x, const struct matrices *w,
                           bool columns);
 

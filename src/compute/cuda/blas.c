@@ -14,6 +14,8 @@ struct plan {
     int64_t n, out, in, ldy, ldx, ldw;
     enum dtype x_type, y_type;
     bool add;
+    int64_t heads; // products beside each other
+    bool columns;  // w is [in, out]
     cublasLtMatmulAlgo_t algo;
 };
 
@@ -27,6 +29,8 @@ struct blas {
                                size_t);
     cublasStatus_t (*layout_init)(cublasLtMatrixLayout_t, size_t, cudaDataType_t, uint64_t,
                                   uint64_t, int64_t);
+    cublasStatus_t (*layout_set)(cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t,
+                                 const void *, size_t);
     cublasStatus_t (*preference_init)(cublasLtMatmulPreference_t, size_t);
     cublasStatus_t (*preference_set)(cublasLtMatmulPreference_t,
                                      cublasLtMatmulPreferenceAttributes_t, const void *, size_t);
@@ -54,6 +58,7 @@ static bool find_all(struct blas *b) {
            find(b, "cublasLtMatmulDescInit_internal", &b->desc_init) &&
            find(b, "cublasLtMatmulDescSetAttribute", &b->desc_set) &&
            find(b, "cublasLtMatrixLayoutInit_internal", &b->layout_init) &&
+           find(b, "cublasLtMatrixLayoutSetAttribute", &b->layout_set) &&
            find(b, "cublasLtMatmulPreferenceInit_internal", &b->preference_init) &&
            find(b, "cublasLtMatmulPreferenceSetAttribute", &b->preference_set) &&
            find(b, "cublasLtMatmulAlgoGetHeuristic", &b->choose) &&
@@ -84,16 +89,28 @@ struct problem {
     cublasLtMatrixLayoutOpaque_t w, x, y;
 };
 
+static bool beside(const struct blas *b, cublasLtMatrixLayout_t layout, int64_t heads,
+                   int64_t step) {
+    int32_t count = (int32_t)heads;
+    return heads == 1 ||
+           (!b->layout_set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count) &&
+            !b->layout_set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
+                           sizeof step));
+}
+
 static bool describe(const struct blas *b, struct problem *p, const struct plan *s) {
-    cublasOperation_t turn = CUBLAS_OP_T;
+    cublasOperation_t turn = s->columns ? CUBLAS_OP_N : CUBLAS_OP_T;
     cudaDataType_t x = s->x_type == DT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
     cudaDataType_t y = s->y_type == DT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
     uint64_t n = (uint64_t)s->n, out = (uint64_t)s->out, in = (uint64_t)s->in;
     return !b->desc_init(&p->desc, sizeof p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) &&
            !b->desc_set(&p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &turn, sizeof turn) &&
-           !b->layout_init(&p->w, sizeof p->w, x, in, out, s->ldw) &&
+           !b->layout_init(&p->w, sizeof p->w, x, s->columns ? out : in, s->columns ? in : out,
+                           s->ldw) &&
            !b->layout_init(&p->x, sizeof p->x, x, in, n, s->ldx) &&
-           !b->layout_init(&p->y, sizeof p->y, y, out, n, s->ldy);
+           !b->layout_init(&p->y, sizeof p->y, y, out, n, s->ldy) &&
+           beside(b, &p->w, s->heads, s->in * s->out) && beside(b, &p->x, s->heads, s->in) &&
+           beside(b, &p->y, s->heads, s->out);
 }
 
 static bool choose(struct blas *b, struct problem *p, struct plan *s) {
@@ -117,7 +134,8 @@ static const struct plan *plan_for(struct blas *b, struct problem *p, struct pla
         struct plan *s = &b->plan[i];
         if (s->n == wanted.n && s->out == wanted.out && s->in == wanted.in &&
             s->ldy == wanted.ldy && s->ldx == wanted.ldx && s->ldw == wanted.ldw &&
-            s->x_type == wanted.x_type && s->y_type == wanted.y_type && s->add == wanted.add)
+            s->x_type == wanted.x_type && s->y_type == wanted.y_type && s->add == wanted.add &&
+            s->heads == wanted.heads && s->columns == wanted.columns)
             return s;
     }
     if (!choose(b, p, &wanted)) return NULL;
@@ -126,15 +144,29 @@ static const struct plan *plan_for(struct blas *b, struct problem *p, struct pla
     return s;
 }
 
-bool blas_product(struct blas *b, cudaStream_t stream, struct tensor y, bool add, struct tensor x,
-                  const void *w, int64_t ldw) {
-    struct plan wanted = {.n = y.n[0], .out = y.n[1], .in = x.n[1], .add = add};
-    wanted.ldy = y.stride[0], wanted.ldx = x.stride[0], wanted.ldw = ldw;
-    wanted.y_type = y.type, wanted.x_type = x.type;
+static bool multiply(struct blas *b, cudaStream_t stream, struct plan wanted, void *y,
+                     const void *x, const void *w) {
     struct problem p;
-    float one = 1, keep = add ? 1 : 0;
+    float one = 1, keep = wanted.add ? 1 : 0;
     if (!describe(b, &p, &wanted)) return false;
     const struct plan *s = plan_for(b, &p, wanted);
-    return s && !b->matmul(b->handle, &p.desc, &one, w, &p.w, x.data, &p.x, &keep, y.data, &p.y,
-                           y.data, &p.y, &s->algo, b->workspace, WORKSPACE, stream);
+    return s && !b->matmul(b->handle, &p.desc, &one, w, &p.w, x, &p.x, &keep, y, &p.y, y, &p.y,
+                           &s->algo, b->workspace, WORKSPACE, stream);
+}
+
+bool blas_product(struct blas *b, cudaStream_t stream, struct tensor y, bool add, struct tensor x,
+                  const void *w, int64_t ldw) {
+    struct plan wanted = {.n = y.n[0], .out = y.n[1], .in = x.n[1], .add = add, .heads = 1};
+    wanted.ldy = y.stride[0], wanted.ldx = x.stride[0], wanted.ldw = ldw;
+    wanted.y_type = y.type, wanted.x_type = x.type;
+    return multiply(b, stream, wanted, y.data, x.data, w);
+}
+
+bool blas_heads(struct blas *b, cudaStream_t stream, struct tensor y, struct tensor x,
+                const void *w, bool columns) {
+    struct plan wanted = {.n = y.n[0], .out = y.n[2], .in = x.n[2], .columns = columns};
+    wanted.heads = y.n[1], wanted.ldw = columns ? y.n[2] : x.n[2];
+    wanted.ldy = y.stride[0], wanted.ldx = x.stride[0];
+    wanted.y_type = y.type, wanted.x_type = x.type;
+    return multiply(b, stream, wanted, y.data, x.data, w);
 }

@@ -36,6 +36,10 @@ void blas_close(struct blas *b);
 // ldw from row to row. x may have more rows. False: not done.
 bool blas_product(struct blas *b, cudaStream_t s, struct tensor y, bool add, struct tensor x,
                   const void *w, int64_t ldw);
+// y [n, heads, out] F32: each head of x [n, heads, in] BF16 by its matrix of w, [heads, out, in] or
+// where they are columns [heads, in, out].
+bool blas_heads(struct blas *b, cudaStream_t s, struct tensor y, struct tensor x, const void *w,
+                bool columns);
 
 void cuda_embed(struct context *c, struct tensor y, const struct weight *w, struct tensor ids);
 void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor x,
@@ -79,6 +83,8 @@ void cuda_select_keys(struct context *c, struct tensor y, struct tensor q, struc
                       const struct kv *kv, const struct rows *rows);
 void cuda_head_linear(struct context *c, struct tensor y, struct tensor x, const struct matrices *w,
                       bool columns);
+bool cuda_head_linear_many(struct context *c, struct tensor y, struct tensor x,
+                           const struct matrices *w, bool columns); // dry too; false: not done
 void cuda_scale_columns(struct context *c, struct tensor x, struct tensor by);
 void cuda_match_size(struct context *c, struct tensor x, struct tensor like, float least);
 void cuda_cut_below(struct context *c, struct tensor x, float by);

@@ -1,5 +1,5 @@
 // A matrix for each head: what latent attention puts queries into, and takes values out with. In
-// f32, whatever the layout.
+// f32, whatever the layout; products of many rows are product.cu's.
 #include "compute/cuda/product_tiles.cuh"
 
 enum { THREADS = 128, ROWS = 4 }; // rows of x that share a block's weights
@@ -68,7 +68,7 @@ static __global__ void rows_kernel(const __grid_constant__ struct heads h) {
 void cuda_head_linear(struct context *c, struct tensor y, struct tensor x, const struct matrices *w,
                       bool columns) {
     enum { OUTPUTS = 16 }; // of a warp, at most
-    if (c->dry || c->err.set || !x.n[0]) return;
+    if (cuda_head_linear_many(c, y, x, w, columns) || c->dry || c->err.set || !x.n[0]) return;
     struct heads h = {(float *)y.data, (const float *)x.data, y.stride[0], x.stride[0],
                       x.n[0],          w->on_device,          (int)x.n[2], (int)y.n[2]};
     int64_t across = columns ? ceil_div(h.out, THREADS) : ceil_div(h.out, THREADS / 32 * OUTPUTS);

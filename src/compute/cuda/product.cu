@@ -389,6 +389,41 @@ bool cuda_around_many(struct context *c, const struct around *a) {
     return done;
 }
 
+// --- many rows of heads --------------------------------------------------------------------------
+
+static bool expand_heads(struct context *c, struct tensor to, const struct matrices *w) {
+    for (int64_t i = 0; i < w->n; i++)
+        if (!kind_of(&w->w[i]) || !same_kind(w->w, &w->w[i])) return false;
+    for (int64_t i = 0; i < w->n; i++) {
+        void *one = (uint16_t *)to.data + i * w->w->out * w->w->in;
+        struct matrix m = matrix_of(&w->w[i], NULL, 0);
+        struct shape s = shape_of(w->w);
+#define CALL(KIND, AHEAD, BLOCKS) launch_expand<KIND>(c, one, m, s, 0, w->w->out)
+        BY_KIND(kind_of(w->w), CALL)
+#undef CALL
+    }
+    return true;
+}
+
+bool cuda_head_linear_many(struct context *c, struct tensor y, struct tensor x,
+                           const struct matrices *w, bool columns) {
+    if (!c->dry && !cuda_narrows(c, x.n[0], w->w)) return false;
+    size_t mark = scratch_mark(c);
+    struct tensor room = scratch_tensor(c, DT_BF16, 3, x.n);
+    int64_t all[] = {w->n * w->w->out, w->w->in};
+    struct tensor expanded = scratch_tensor(c, DT_BF16, 2, all);
+    bool done = !c->dry && !c->err.set && expand_heads(c, expanded, w);
+    if (done) {
+        round_x(c, tensor_join_heads(room), tensor_join_heads(x), false);
+        done =
+            blas_heads(c->dev->cuda->blas, c->dev->cuda->stream, y, room, expanded.data, columns);
+    }
+    scratch_release(c, mark);
+    return done;
+}
+
+// --- any number of rows --------------------------------------------------------------------------
+
 static void product(struct context *c, struct tensor y, struct rounded *x, const struct weight *w) {
     size_t mark = scratch_mark(c);
     int64_t n = x->x.n[0];

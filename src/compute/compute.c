@@ -74,11 +74,6 @@ static void product_rows(struct context *c, struct tensor x) {
     if (!narrow) f32_rows(c, "linear", "x", x);
 }
 
-// Of what only a product of w reads.
-static enum dtype read_by(const struct context *c, int64_t rows, const struct weight *w) {
-    return go(c) && w && ops(c)->narrows && ops(c)->narrows(c, rows, w) ? DT_BF16 : DT_F32;
-}
-
 static enum dtype gated_type(const struct context *c, int64_t rows, const struct weight *gate,
                              const struct weight *up) {
     enum dtype type = read_by(c, rows, gate);

@@ -49,4 +49,9 @@ static inline bool go(const struct context *c) { return !c->err.set && !c->dry; 
 
 static inline const struct ops *ops(const struct context *c) { return c->dev->ops; }
 
+// Of what only a product of w reads.
+static inline enum dtype read_by(const struct context *c, int64_t rows, const struct weight *w) {
+    return go(c) && w && ops(c)->narrows && ops(c)->narrows(c, rows, w) ? DT_BF16 : DT_F32;
+}
+
 #endif

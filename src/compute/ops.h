@@ -92,6 +92,14 @@ struct ops {
                           const struct routes *r); // may be NULL
     void (*convolve)(struct context *c, struct tensor y, struct tensor x, struct tensor w,
                      struct tensor b, const struct rows *rows, struct tensor state);
+    // may be NULL; false: not done
+    bool (*convolve_many)(struct context *c, int count, const struct convolution *v,
+                          const struct rows *rows, struct tensor y[]);
+    void (*delta_gates)(struct context *c, struct tensor beta, struct tensor g, struct tensor x,
+                        int64_t each, struct tensor rate, struct tensor bias); // may be NULL
+    // y of F32 or BF16. May be NULL; false: not done
+    bool (*gated_norm)(struct context *c, struct tensor y, struct tensor x, const struct rms *norm,
+                       const struct norm_gate *gate);
     void (*selective_scan)(struct context *c, struct tensor y, const struct scan_inputs *in,
                            struct tensor a, struct tensor d, const struct rows *rows,
                            struct tensor state);

@@ -1,6 +1,8 @@
 // The fronts of the recurrent ops.
 #include "compute/recurrent.h"
 
+#include <math.h>
+
 #include "compute/front.h"
 
 static void check_runs(struct context *c, const char *op, const struct rows *rows, struct tensor x,
@@ -47,6 +49,35 @@ struct tensor convolve(struct context *c, struct tensor x, struct tensor w, stru
     struct tensor y = scratch_tensor(c, DT_F32, 2, x.n);
     if (go(c)) ops(c)->convolve(c, y, x, w, b, rows, state);
     return y;
+}
+
+static struct tensor bands_of(struct context *c, struct tensor x, int64_t period, int64_t from,
+                              int64_t count) {
+    return period ? take_bands(c, x, period, from, count) : x;
+}
+
+static struct tensor convolve_parts(struct context *c, const struct convolution *v,
+                                    const struct rows *rows) {
+    struct tensor x = bands_of(c, v->x, v->period, v->from, v->count), none = {0};
+    struct tensor y = convolve(c, x, v->w, v->b, rows, v->state);
+    if (v->act != ACT_NONE) y = activate(c, y, v->act);
+    if (!v->head) return y;
+    struct tensor heads = tensor_split_heads(y, y.n[1] / v->head);
+    heads = rms_norm(c, heads, none, 1e-6f / (float)v->head);
+    y = tensor_2d(DT_F32, y.n[0], y.n[1], heads.data);
+    return scale(c, y, v->length / sqrtf((float)v->head));
+}
+
+void convolve_many(struct context *c, int n, const struct convolution *v, const struct rows *rows,
+                   struct tensor y[]) {
+    size_t mark = scratch_mark(c);
+    if (go(c) && ops(c)->convolve_many) {
+        for (int i = 0; i < n; i++)
+            y[i] = scratch_tensor(c, DT_F32, 2, (int64_t[]){rows->n, v[i].w.n[1]});
+        if (!c->err.set && ops(c)->convolve_many(c, n, v, rows, y)) return;
+        scratch_release(c, mark);
+    }
+    for (int i = 0; i < n; i++) y[i] = convolve_parts(c, &v[i], rows);
 }
 
 struct tensor selective_scan(struct context *c, const struct scan_inputs *in, struct tensor a,
@@ -137,6 +168,33 @@ struct tensor delta_rule(struct context *c, const struct delta_inputs *in, const
     struct tensor y = scratch_tensor(c, DT_F32, 2, in->v.n);
     if (!c->err.set) ops(c)->delta_rule(c, y, in, d, rows, state);
     return y;
+}
+
+void delta_gates(struct context *c, struct tensor x, int64_t each, struct tensor rate,
+                 struct tensor bias, struct tensor *beta, struct tensor *g) {
+    if (go(c) && ops(c)->delta_gates) {
+        int64_t n[] = {x.n[0], x.n[1] / 2};
+        *beta = scratch_tensor(c, DT_F32, 2, n);
+        *g = scratch_tensor(c, DT_F32, 2, n);
+        if (!c->err.set) ops(c)->delta_gates(c, *beta, *g, x, each, rate, bias);
+        return;
+    }
+    *beta = activate(c, take_bands(c, x, 2 * each, 0, each), ACT_SIGMOID);
+    *g = log_decay(c, take_bands(c, x, 2 * each, each, each), rate, bias);
+}
+
+struct tensor gated_norm(struct context *c, struct tensor x, const struct rms *norm,
+                         const struct norm_gate *gate, const struct weight *reader) {
+    size_t mark = scratch_mark(c);
+    int64_t n[] = {x.n[0], x.n[1] * x.n[2]};
+    if (go(c) && ops(c)->gated_norm) {
+        struct tensor y = scratch_tensor(c, read_by(c, x.n[0], reader), 2, n);
+        if (!c->err.set && ops(c)->gated_norm(c, y, x, norm, gate)) return y;
+        scratch_release(c, mark);
+    }
+    struct tensor y = rms_norm(c, x, norm->w, norm->eps);
+    y = tensor_2d(DT_F32, n[0], n[1], y.data);
+    return act_mul(c, bands_of(c, gate->x, gate->period, gate->from, gate->count), y, gate->act);
 }
 
 struct tensor linear_blocks(struct context *c, struct tensor x, int64_t count,

@@ -21,6 +21,21 @@ static inline int64_t convolve_state(int64_t channels, int64_t taps) {
 struct tensor convolve(struct context *c, struct tensor x, struct tensor w, struct tensor b,
                        const struct rows *rows, struct tensor state);
 
+// Several of the same rows, with what is around them in mixers: x of each may be bands of wider
+// rows, and what comes out be activated, and each head of it be given a length:
+// y * length / sqrt(sum of y^2 + 1e-6).
+enum { CONVOLUTIONS = 3 }; // at most
+struct convolution {
+    struct tensor x, w, b, state;
+    int64_t period, from, count; // as take_bands has them; period 0: x as it is
+    enum activation act;         // ACT_NONE: none
+    int64_t head;                // columns of a head; 0: it stays as long as it is
+    float length;
+};
+// y[i] [n, channels] of n of them
+void convolve_many(struct context *c, int n, const struct convolution *v, const struct rows *rows,
+                   struct tensor y[]);
+
 // A selective state space (Mamba): channel i of x [n, channels] drives its own `states` numbers h,
 //     h = exp(dt a[., i]) h + dt x b;  y = sum of h c + d x;  dt = softplus(delta)
 // delta [n, channels]; b, c [n, states], the same for all channels; a [states, channels], negative;
@@ -103,6 +118,21 @@ static inline int64_t delta_state(const struct delta *d, int64_t puts) {
 }
 struct tensor delta_rule(struct context *c, const struct delta_inputs *in, const struct delta *d,
                          const struct rows *rows, struct tensor state);
+
+// What steers a delta rule, out of rows x [n, m * 2 each] that have for each of m keys betas and
+// then decays of `each` heads: *beta [n, m * each] = sigmoid, *g = log_decay of rate and bias.
+void delta_gates(struct context *c, struct tensor x, int64_t each, struct tensor rate,
+                 struct tensor bias, struct tensor *beta, struct tensor *g);
+
+// act(gate) * rms_norm(x [n, heads, width]) -> [n, heads * width], of which `reader` alone reads
+// the result, which may be in BF16. The gate's columns may be bands, as a convolution's.
+struct norm_gate {
+    struct tensor x;
+    int64_t period, from, count;
+    enum activation act;
+};
+struct tensor gated_norm(struct context *c, struct tensor x, const struct rms *norm,
+                         const struct norm_gate *gate, const struct weight *reader);
 
 // Blocks on a diagonal: columns [i * in, (i + 1) * in) of x [n, count * in] by w[i] [out, in], side
 // by side -> [n, count * out].

@@ -21,6 +21,14 @@ struct tensor conv_forward(struct context *c, const struct conv *v, struct tenso
     return convolve(c, x, v->w, v->b, rows, state);
 }
 
+struct tensor conv_activated(struct context *c, const struct conv *v, struct tensor x,
+                             enum activation act, const struct rows *rows, struct tensor state) {
+    struct convolution one = {.x = x, .w = v->w, .b = v->b, .state = state, .act = act};
+    struct tensor y;
+    convolve_many(c, 1, &one, rows, &y);
+    return y;
+}
+
 void short_conv_bind(struct short_conv *m, const struct short_conv_spec *spec, int64_t hidden,
                      const struct short_conv_names *names, struct binder *b) {
     bind_matrix(b, names->in, 3 * hidden, hidden, spec->bias, &m->in);

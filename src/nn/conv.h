@@ -19,6 +19,8 @@ bool conv_store(struct conv *v, struct store *s, const char *what, struct error 
 // x [n, channels] -> [n, channels]; state as convolve has it
 struct tensor conv_forward(struct context *c, const struct conv *v, struct tensor x,
                            const struct rows *rows, struct tensor state);
+struct tensor conv_activated(struct context *c, const struct conv *v, struct tensor x,
+                             enum activation act, const struct rows *rows, struct tensor state);
 
 struct short_conv_spec {
     int64_t taps;

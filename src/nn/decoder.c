@@ -396,7 +396,9 @@ static struct tensor mix(struct context *c, const struct decoder *d, int64_t i, 
     case MIXER_MAMBA2: return mamba2_forward(c, &l->mamba2, h, rows, state->fixed);
     case MIXER_SHORT_CONV: return short_conv_forward(c, &l->short_conv, h, rows, state->fixed[0]);
     case MIXER_RGLRU: return rglru_forward(c, &l->rglru, h, rows, state->fixed);
-    case MIXER_DELTA_NET: return delta_net_forward(c, &l->delta_net, h, rows, state->fixed);
+    case MIXER_DELTA_NET:
+        return delta_net_forward(c, &l->delta_net, (struct input){.x = h}, rows, state->fixed,
+                                 (struct tensor){0});
     case MIXER_RWKV7: return rwkv7_forward(c, &l->rwkv7, h, rows, state->fixed, lent[0]);
     }
     return h;
@@ -438,10 +440,14 @@ static bool mix_into(struct context *c, const struct decoder *d, int64_t i, stru
                      const struct tensor lent[2]) {
     const struct layer_spec *spec = &d->spec.layer[i];
     const struct layer *l = &d->layer[i];
-    if (spec->mixer != MIXER_ATTENTION || !is_plain(spec, NORM_MIXER_OUT)) return false;
-    attention_forward(c, &l->attention, input_of(spec, l, NORM_MIXER, x), rows, state->kv,
-                      rope_of(d, spec->attention.rope), lent, x);
-    return true;
+    struct input in = input_of(spec, l, NORM_MIXER, x);
+    if (!is_plain(spec, NORM_MIXER_OUT)) return false;
+    if (spec->mixer == MIXER_ATTENTION)
+        attention_forward(c, &l->attention, in, rows, state->kv, rope_of(d, spec->attention.rope),
+                          lent, x);
+    if (spec->mixer == MIXER_DELTA_NET)
+        delta_net_forward(c, &l->delta_net, in, rows, state->fixed, x);
+    return spec->mixer == MIXER_ATTENTION || spec->mixer == MIXER_DELTA_NET;
 }
 
 static bool feed_into(struct context *c, const struct layer_spec *spec, const struct layer *l,

@@ -101,60 +101,64 @@ void delta_net_state(const struct delta_net_spec *s, int64_t fixed[4]) {
     fixed[3] = delta_state(&s->delta, 1);
 }
 
-struct projected {
-    struct tensor in[3]; // queries, keys, values, [n, channels]
-    struct tensor beta, decay, gate;
+// How a row of qkvz has its columns: for each key head its query, its key, its values, their gates.
+struct layout {
+    int64_t period, from, count; // as take_bands has them; period 0: a part is a matrix of its own
 };
 
-static struct projected project(struct context *c, const struct delta_net *m, struct tensor x) {
+static struct layout part_of(const struct delta_net *m, int i) {
+    const struct delta *d = &m->spec.delta;
+    int64_t key = d->k_width, value = d->heads / d->key_heads * d->v_width;
+    if (m->spec.rank) return (struct layout){0};
+    return (struct layout){2 * (key + value), i < 3 ? i * key : 2 * key + value,
+                           i < 2 ? key : value};
+}
+
+struct projected {
+    struct tensor in[4]; // queries, keys, values, gates, with the columns of part_of
+    struct tensor beta, g;
+};
+
+static struct projected project(struct context *c, const struct delta_net *m, struct input input) {
     const struct delta *d = &m->spec.delta;
     struct projected p;
+    struct tensor y[4];
     if (m->spec.rank) {
-        struct tensor y[4];
+        struct tensor x = input_forward(c, input);
         linear_many(c, x, 4, (const struct weight *const[]){&m->q, &m->k, &m->v, &m->beta}, y);
-        memcpy(p.in, y, sizeof p.in);
-        p.beta = y[3];
-        p.decay = linear(c, linear(c, x, &m->decay[0]), &m->decay[1]);
-        p.gate = linear(c, linear(c, x, &m->gate[0]), &m->gate[1]);
+        memcpy(p.in, y, 3 * sizeof *y);
+        p.in[3] = linear(c, linear(c, x, &m->gate[0]), &m->gate[1]);
+        p.beta = activate(c, y[3], ACT_SIGMOID);
+        p.g = log_decay(c, linear(c, linear(c, x, &m->decay[0]), &m->decay[1]), m->rate, m->bias);
         return p;
     }
-    struct tensor y[2];
-    linear_many(c, x, 2, (const struct weight *const[]){&m->qkvz, &m->ba}, y);
-    int64_t each = d->heads / d->key_heads, key = d->k_width, value = each * d->v_width;
-    int64_t period = 2 * (key + value);
-    p.in[0] = take_bands(c, y[0], period, 0, key);
-    p.in[1] = take_bands(c, y[0], period, key, key);
-    p.in[2] = take_bands(c, y[0], period, 2 * key, value);
-    p.gate = take_bands(c, y[0], period, 2 * key + value, value);
-    p.beta = take_bands(c, y[1], 2 * each, 0, each);
-    p.decay = take_bands(c, y[1], 2 * each, each, each);
+    input_linear(c, input, 2, (const struct weight *const[]){&m->qkvz, &m->ba}, y);
+    for (int i = 0; i < 4; i++) p.in[i] = y[0];
+    delta_gates(c, y[1], d->heads / d->key_heads, m->rate, m->bias, &p.beta, &p.g);
     return p;
 }
 
-// x [n, heads * width], each head's divided by its length and multiplied by `by`. The references
-// add 1e-6 to the square of the length.
-static struct tensor normalize(struct context *c, struct tensor x, int64_t width, float by) {
-    struct tensor none = {0}, heads = tensor_split_heads(x, x.n[1] / width);
-    struct tensor y = rms_norm(c, heads, none, 1e-6f / (float)width);
-    y = tensor_2d(DT_F32, x.n[0], x.n[1], y.data);
-    return scale(c, y, by / sqrtf((float)width));
-}
-
-struct tensor delta_net_forward(struct context *c, const struct delta_net *m, struct tensor x,
-                                const struct rows *rows, const struct tensor state[4]) {
+struct tensor delta_net_forward(struct context *c, const struct delta_net *m, struct input input,
+                                const struct rows *rows, const struct tensor state[4],
+                                struct tensor to) {
     const struct delta *d = &m->spec.delta;
-    struct projected p = project(c, m, x);
-    for (int i = 0; i < 3; i++)
-        p.in[i] = activate(c, conv_forward(c, &m->conv[i], p.in[i], rows, state[i]), ACT_SILU);
-    struct delta_inputs in = {
-        .r = normalize(c, p.in[0], d->k_width, 1 / sqrtf((float)d->k_width)),
-        .k = normalize(c, p.in[1], d->k_width, 1),
-        .v = p.in[2],
-        .g = log_decay(c, p.decay, m->rate, m->bias),
-        .beta = activate(c, p.beta, ACT_SIGMOID),
-    };
-    struct tensor y = delta_rule(c, &in, d, rows, state[3]);
-    y = norm_forward(c, &m->norm, tensor_split_heads(y, d->heads));
-    y = tensor_2d(DT_F32, x.n[0], value_channels(d), y.data);
-    return linear(c, act_mul(c, p.gate, y, m->spec.act), &m->out);
+    struct projected p = project(c, m, input);
+    struct convolution conv[3];
+    struct tensor in[3];
+    for (int i = 0; i < 3; i++) {
+        struct layout l = part_of(m, i);
+        conv[i] = (struct convolution){p.in[i], m->conv[i].w, m->conv[i].b, state[i], l.period,
+                                       l.from,  l.count,      ACT_SILU,     0,        0};
+    }
+    conv[0].head = conv[1].head = d->k_width;
+    conv[0].length = 1 / sqrtf((float)d->k_width), conv[1].length = 1;
+    convolve_many(c, 3, conv, rows, in);
+    struct delta_inputs inputs = {
+        .r = in[0], .k = in[1], .v = in[2], .g = p.g, .beta = p.beta, .a = {0}};
+    struct tensor y = delta_rule(c, &inputs, d, rows, state[3]);
+    struct layout l = part_of(m, 3);
+    struct norm_gate gate = {p.in[3], l.period, l.from, l.count, m->spec.act};
+    struct rms norm = {m->norm.w, m->norm.spec.eps};
+    y = gated_norm(c, tensor_split_heads(y, d->heads), &norm, &gate, &m->out);
+    return output_linear(c, to, y, &m->out);
 }

@@ -43,8 +43,9 @@ int delta_net_weights(struct delta_net *m, struct weight *w[DELTA_NET_WEIGHTS]);
 bool delta_net_store(struct delta_net *m, struct store *s, const char *what, struct error *e);
 // f32 elements of each piece of fixed state: the convolutions', the delta rule's.
 void delta_net_state(const struct delta_net_spec *spec, int64_t fixed[4]);
-// x [n, hidden], normed -> [n, hidden]
-struct tensor delta_net_forward(struct context *c, const struct delta_net *m, struct tensor x,
-                                const struct rows *rows, const struct tensor state[4]);
+// -> [n, hidden], or added to `to` where that has dims
+struct tensor delta_net_forward(struct context *c, const struct delta_net *m, struct input input,
+                                const struct rows *rows, const struct tensor state[4],
+                                struct tensor to);
 
 #endif

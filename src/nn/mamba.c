@@ -59,7 +59,7 @@ struct tensor mamba_forward(struct context *c, const struct mamba *m, struct ten
     struct tensor all = linear(c, x, &m->in);
     struct tensor u = tensor_slice(all, 1, 0, s->inner);
     struct tensor z = tensor_slice(all, 1, s->inner, s->inner);
-    u = activate(c, conv_forward(c, &m->conv, u, rows, state[0]), ACT_SILU);
+    u = conv_activated(c, &m->conv, u, ACT_SILU, rows, state[0]);
     // What steers the state space is of few rows, and exponentials are made of it: in f32 always.
     struct tensor p = linear_f32(c, u, &m->x), dt = tensor_slice(p, 1, 0, s->rank);
     struct scan_inputs in = {

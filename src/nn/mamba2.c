@@ -63,7 +63,7 @@ struct tensor mamba2_forward(struct context *c, const struct mamba2 *m, struct t
     int64_t inner = inner_of(s), channels = conv_channels(s), bc = s->groups * s->states;
     struct tensor all = linear(c, x, &m->in), z = tensor_slice(all, 1, 0, inner);
     struct tensor u = tensor_slice(all, 1, inner, channels);
-    u = activate(c, conv_forward(c, &m->conv, u, rows, state[0]), ACT_SILU);
+    u = conv_activated(c, &m->conv, u, ACT_SILU, rows, state[0]);
     struct ssd_inputs in = {
         .x = tensor_slice(u, 1, 0, inner),
         .dt = tensor_slice(all, 1, inner + channels, s->heads),

@@ -4,13 +4,13 @@
 #define COMPUTE_CUDA_ATTEND_TILES_CUH
 
 #include "compute/cuda/attend.cuh"
+#include "compute/cuda/mma.cuh"
 
 enum { PAD = 8 };
 
 // --- a block's rows ------------------------------------------------------------------------------
 
 enum { ROWS = 128 };
-static const float LOG2E = 1.4426950408889634f;
 
 struct block_rows {
     int32_t seq[ROWS], first[ROWS], last[ROWS]; // the first and last token that each sees
@@ -50,12 +50,6 @@ static __device__ __forceinline__ struct segment segment_at(const struct block_r
 
 // --- tiles ---------------------------------------------------------------------------------------
 
-static __device__ __forceinline__ float power2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 template <bool BRAIN> static __device__ __forceinline__ uint32_t narrow(float low, float high) {
     if (BRAIN) {
         __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
@@ -65,21 +59,6 @@ template <bool BRAIN> static __device__ __forceinline__ uint32_t narrow(float lo
     return *(uint32_t *)&v;
 }
 
-template <bool BRAIN>
-static __device__ __forceinline__ void mma(float acc[4], const uint32_t a[4], uint32_t b0,
-                                           uint32_t b1) {
-    if (BRAIN)
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-                     "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                     : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    else
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
-                     "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                     : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // Two of y's elements that follow each other.
 static __device__ __forceinline__ void put_pair(const struct attend &a, int64_t at, float low,
                                                 float high) {
@@ -87,26 +66,6 @@ static __device__ __forceinline__ void put_pair(const struct attend &a, int64_t 
         *(uint32_t *)((__nv_bfloat16 *)a.y + at) = pack(low, high);
     else
         *(float2 *)(a.y + at) = make_float2(low, high);
-}
-
-// Four 8x8 matrices from rows whose addresses lanes give; `turned` transposes each.
-static __device__ __forceinline__ void load_matrices(uint32_t to[4], const uint16_t *row,
-                                                     bool turned) {
-    uint32_t at = shared_at(row);
-    if (turned)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                     : "r"(at));
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                     : "r"(at));
-}
-
-// 16 bytes to shared memory, or zeros.
-static __device__ __forceinline__ void copy16(uint16_t *to, const uint16_t *from, bool there) {
-    uint32_t at = shared_at(to), size = there ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(size));
 }
 
 // One warp's 16 rows: lane / 4 and lane / 4 + 8.

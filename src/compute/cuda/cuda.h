@@ -100,6 +100,12 @@ void cuda_expert_glu(struct context *c, struct tensor y, struct tensor x, const 
 void cuda_expert_sum(struct context *c, struct tensor y, struct tensor x, const struct routes *r);
 void cuda_convolve(struct context *c, struct tensor y, struct tensor x, struct tensor w,
                    struct tensor b, const struct rows *rows, struct tensor state);
+bool cuda_convolve_many(struct context *c, int count, const struct convolution *v,
+                        const struct rows *rows, struct tensor y[]);
+void cuda_delta_gates(struct context *c, struct tensor beta, struct tensor g, struct tensor x,
+                      int64_t each, struct tensor rate, struct tensor bias);
+bool cuda_gated_norm(struct context *c, struct tensor y, struct tensor x, const struct rms *norm,
+                     const struct norm_gate *gate);
 void cuda_selective_scan(struct context *c, struct tensor y, const struct scan_inputs *in,
                          struct tensor a, struct tensor d, const struct rows *rows,
                          struct tensor state);

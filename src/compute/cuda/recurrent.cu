@@ -1,97 +1,12 @@
 // Ops that carry a sequence on in fixed state (compute/recurrent.h). Each goes through the rows of
 // a run one by one with the state in registers, channels or columns of a head's matrix beside each
 // other: so a row's result does not depend on how its sequence was cut, and a step of one row reads
-// and writes the state once. Of the room that a state has, these need the matrices alone.
-#include "compute/cuda/device.cuh"
+// and writes the state once. But for long runs of those with a matrix a head, which
+// go by chunks where precision is native (chunks.cu). Of the room that a state has, these need the
+// matrices alone.
+#include "compute/cuda/recurrent.cuh"
 
 enum { WARP = 32, WARPS = 8, THREADS = WARP * WARPS };
-
-// The rows of a step, and where each sequence's state is.
-struct walk {
-    const int32_t *run, *seq, *index;
-    float *state;
-    int64_t ld_state;
-};
-
-static struct walk walk_of(const struct rows *rows, struct tensor state) {
-    struct walk w = {(const int32_t *)rows->run.data, (const int32_t *)rows->seq.data,
-                     (const int32_t *)rows->index.data, (float *)state.data, state.stride[0]};
-    return w;
-}
-
-// A matrix of the step: row i at p + i * ld.
-struct mat {
-    const float *p;
-    int64_t ld;
-};
-
-static struct mat mat_of(struct tensor t) {
-    struct mat m = {(const float *)t.data, t.stride[0]};
-    return m;
-}
-
-static __device__ __forceinline__ float *state_of(const struct walk &w, int row) {
-    return w.state + w.seq[row] * w.ld_state;
-}
-
-// --- convolutions --------------------------------------------------------------------------------
-
-struct convolution {
-    struct walk walk;
-    float *y;
-    int64_t ldy;
-    struct mat x;
-    const float *w, *b;
-    int channels, taps;
-};
-
-// x of `back` rows before `row`; rows of one sequence follow each other, and what was before the
-// first, which is `place` rows before this one, is in the state.
-static __device__ __forceinline__ float earlier(const struct convolution &v, const float *state,
-                                                int64_t row, int back, int place, int channel) {
-    if (back <= place) return v.x.p[(row - back) * v.x.ld + channel];
-    return state[(int64_t)(v.taps - 1 + place - back) * v.channels + channel];
-}
-
-// A thread a channel of a row.
-static __global__ void convolve_kernel(const __grid_constant__ struct convolution v) {
-    wait_for_input();
-    int64_t row = blockIdx.x;
-    int channel = blockIdx.y * THREADS + threadIdx.x, place = 0;
-    if (channel >= v.channels) return;
-    while (place < v.taps - 1 && row > place && v.walk.seq[row - place - 1] == v.walk.seq[row])
-        place++;
-    const float *state = state_of(v.walk, (int)row);
-    float sum = v.b ? v.b[channel] : 0.0f;
-    for (int k = 0; k < v.taps; k++)
-        sum += v.w[(int64_t)k * v.channels + channel] *
-               earlier(v, state, row, v.taps - 1 - k, place, channel);
-    v.y[row * v.ldy + channel] = sum;
-}
-
-// A thread a channel of a run: its last rows become the state.
-static __global__ void keep_kernel(const __grid_constant__ struct convolution v) {
-    wait_for_input();
-    int channel = blockIdx.y * THREADS + threadIdx.x, first = v.walk.run[blockIdx.x];
-    int last = v.walk.run[blockIdx.x + 1] - 1;
-    if (channel >= v.channels) return;
-    float *state = state_of(v.walk, last), kept[CONVOLVE_TAPS];
-    for (int k = 0; k < v.taps - 1; k++)
-        kept[k] = earlier(v, state, last, v.taps - 2 - k, last - first, channel);
-    for (int k = 0; k < v.taps - 1; k++) state[(int64_t)k * v.channels + channel] = kept[k];
-}
-
-void cuda_convolve(struct context *c, struct tensor y, struct tensor x, struct tensor w,
-                   struct tensor b, const struct rows *rows, struct tensor state) {
-    if (!rows->n || !x.n[1]) return;
-    struct convolution v = {walk_of(rows, state),  (float *)y.data,
-                            y.stride[0],           mat_of(x),
-                            (const float *)w.data, (const float *)(b.dims ? b.data : NULL),
-                            (int)x.n[1],           (int)w.n[0]};
-    unsigned bands = (unsigned)ceil_div(x.n[1], THREADS);
-    launch(c, "convolve", convolve_kernel, dim3((unsigned)rows->n, bands), THREADS, 0, v);
-    launch(c, "convolve", keep_kernel, dim3((unsigned)rows->runs, bands), THREADS, 0, v);
-}
 
 // --- channels that go on by themselves -----------------------------------------------------------
 
@@ -104,38 +19,97 @@ struct scan {
     int channels, states;
 };
 
-enum { STATES_EACH = 8 }; // of a lane: 256 of a channel
+// A channel is four lanes', which have every fourth of its states, EACH at most. Rows come to
+// shared memory by tiles, the next one while this one is gone through.
+enum { SHARES = 4, CHANNELS = 32, SCAN_ROWS = 16, STATES_MOST = 256 };
 
-// A warp a channel of a run, a lane every 32nd of its states.
-static __global__ void scan_kernel(const __grid_constant__ struct scan s) {
-    wait_for_input();
-    int lane = threadIdx.x % WARP, channel = blockIdx.y * WARPS + threadIdx.x / WARP;
-    int from = s.walk.run[blockIdx.x], to = s.walk.run[blockIdx.x + 1];
-    if (channel >= s.channels) return;
-    float *state = state_of(s.walk, from) + channel, h[STATES_EACH], a[STATES_EACH];
-#pragma unroll
-    for (int i = 0; i < STATES_EACH; i++) {
-        int k = i * WARP + lane;
-        h[i] = k < s.states ? state[(int64_t)k * s.channels] : 0.0f;
-        a[i] = k < s.states ? s.a[(int64_t)k * s.channels + channel] : 0.0f;
+struct scan_tile {
+    float x[SCAN_ROWS][CHANNELS], delta[SCAN_ROWS][CHANNELS]; // and b, c [SCAN_ROWS, states]
+};
+
+static __device__ __forceinline__ void copy4(float *to, const float *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_at(to)), "l"(from));
+}
+
+static __device__ void fetch_scan(float *room, const struct scan &s, int row, int to, int first) {
+    struct scan_tile *tile = (struct scan_tile *)room;
+    float *b = (float *)(tile + 1), *c = b + SCAN_ROWS * s.states;
+    int rows = to - row < SCAN_ROWS ? to - row : SCAN_ROWS;
+    for (int i = threadIdx.x; i < rows * CHANNELS; i += SHARES * CHANNELS) {
+        int t = i / CHANNELS, channel = first + i % CHANNELS;
+        if (channel >= s.channels) continue;
+        copy4(&tile->x[0][i], s.x.p + (row + t) * s.x.ld + channel);
+        copy4(&tile->delta[0][i], s.delta.p + (row + t) * s.delta.ld + channel);
     }
-    for (int64_t row = from; row < to; row++) {
-        float x = s.x.p[row * s.x.ld + channel], sum = 0;
-        float dt = softplus(s.delta.p[row * s.delta.ld + channel]);
+    for (int i = threadIdx.x; i < rows * s.states; i += SHARES * CHANNELS) {
+        int t = i / s.states, k = i % s.states;
+        copy4(b + i, s.b.p + (row + t) * s.b.ld + k);
+        copy4(c + i, s.c.p + (row + t) * s.c.ld + k);
+    }
+    asm volatile("cp.async.commit_group;");
+}
+
+template <int EACH> struct scanned {
+    float h[EACH], a[EACH]; // a to base 2
+    float skip;
+};
+
+template <int EACH>
+static __device__ __forceinline__ void scan_rows(struct scanned<EACH> &v, const struct scan &s,
+                                                 const float *room, int row, int rows, int first) {
+    const struct scan_tile *tile = (const struct scan_tile *)room;
+    const float *b = (const float *)(tile + 1), *c = b + SCAN_ROWS * s.states;
+    int own = threadIdx.x / SHARES, share = threadIdx.x % SHARES;
+#pragma unroll 2
+    for (int t = 0; t < rows; t++) {
+        float x = tile->x[t][own], dt = softplus(tile->delta[t][own]), sum = 0;
 #pragma unroll
-        for (int i = 0; i < STATES_EACH; i++) {
-            int k = i * WARP + lane;
+        for (int i = 0; i < EACH; i++) {
+            int k = i * SHARES + share;
             if (k >= s.states) continue;
-            h[i] = expf(dt * a[i]) * h[i] + dt * x * s.b.p[row * s.b.ld + k];
-            sum += h[i] * s.c.p[row * s.c.ld + k];
+            v.h[i] = exp2f(dt * v.a[i]) * v.h[i] + dt * x * b[t * s.states + k];
+            sum += v.h[i] * c[t * s.states + k];
         }
-        sum = warp_sum(sum);
-        if (lane == 0) s.y[row * s.ldy + channel] = sum + s.d[channel] * x;
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        if (share == 0 && first + own < s.channels)
+            s.y[(int64_t)(row + t) * s.ldy + first + own] = sum + v.skip * x;
+    }
+}
+
+// A block CHANNELS channels of a run.
+template <int EACH>
+static __global__ void __launch_bounds__(SHARES *CHANNELS)
+    scan_kernel(const __grid_constant__ struct scan s) {
+    extern __shared__ float shared[];
+    wait_for_input();
+    int from = s.walk.run[blockIdx.x], to = s.walk.run[blockIdx.x + 1];
+    int first = blockIdx.y * CHANNELS, channel = first + threadIdx.x / SHARES;
+    int size = 2 * SCAN_ROWS * (CHANNELS + s.states);
+    fetch_scan(shared, s, from, to, first);
+    float *state = state_of(s.walk, from) + channel;
+    bool there = channel < s.channels;
+    struct scanned<EACH> v;
+    v.skip = there ? s.d[channel] : 0.0f;
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        int64_t k = i * SHARES + threadIdx.x % SHARES;
+        bool own = there && k < s.states;
+        v.h[i] = own ? state[k * s.channels] : 0.0f;
+        v.a[i] = own ? s.a[k * s.channels + channel] * LOG2E : 0.0f;
+    }
+    for (int row = from, stage = 0; row < to; row += SCAN_ROWS, stage ^= 1) {
+        asm volatile("cp.async.wait_all;" ::: "memory");
+        __syncthreads();
+        if (row + SCAN_ROWS < to)
+            fetch_scan(shared + (stage ^ 1) * size, s, row + SCAN_ROWS, to, first);
+        int rows = to - row < SCAN_ROWS ? to - row : SCAN_ROWS;
+        scan_rows(v, s, shared + stage * size, row, rows, first);
     }
 #pragma unroll
-    for (int i = 0; i < STATES_EACH; i++) {
-        int k = i * WARP + lane;
-        if (k < s.states) state[(int64_t)k * s.channels] = h[i];
+    for (int i = 0; i < EACH; i++) {
+        int64_t k = i * SHARES + threadIdx.x % SHARES;
+        if (there && k < s.states) state[k * s.channels] = v.h[i];
     }
 }
 
@@ -143,16 +117,19 @@ void cuda_selective_scan(struct context *c, struct tensor y, const struct scan_i
                          struct tensor a, struct tensor d, const struct rows *rows,
                          struct tensor state) {
     if (!rows->n || !y.n[1]) return;
-    if (a.n[0] > STATES_EACH * WARP) {
+    if (a.n[0] > STATES_MOST) {
         fail(&c->err, "%s: selective_scan has %lld states a channel, at most %d are supported",
-             c->dev->name, (long long)a.n[0], STATES_EACH * WARP);
+             c->dev->name, (long long)a.n[0], STATES_MOST);
         return;
     }
     struct scan s = {walk_of(rows, state),  (float *)y.data, y.stride[0],   mat_of(in->x),
                      mat_of(in->delta),     mat_of(in->b),   mat_of(in->c), (const float *)a.data,
                      (const float *)d.data, (int)y.n[1],     (int)a.n[0]};
-    dim3 grid((unsigned)rows->runs, (unsigned)ceil_div(y.n[1], WARPS));
-    launch(c, "selective_scan", scan_kernel, grid, THREADS, 0, s);
+    dim3 grid((unsigned)rows->runs, (unsigned)ceil_div(y.n[1], CHANNELS));
+    size_t shared = (size_t)(4 * SCAN_ROWS * (CHANNELS + s.states)) * sizeof(float);
+    auto kernel = s.states > 16 ? scan_kernel<STATES_MOST / SHARES> : scan_kernel<4>;
+    if (allow_shared(c, "selective_scan", kernel, shared))
+        launch(c, "selective_scan", kernel, grid, SHARES * CHANNELS, shared, s);
 }
 
 struct lru {
@@ -164,6 +141,8 @@ struct lru {
     int width;
 };
 
+enum { AHEAD = 8 }; // rows whose inputs are read at once
+
 // A thread a channel of a run.
 static __global__ void lru_kernel(const __grid_constant__ struct lru l) {
     wait_for_input();
@@ -171,13 +150,23 @@ static __global__ void lru_kernel(const __grid_constant__ struct lru l) {
     int from = l.walk.run[blockIdx.x], to = l.walk.run[blockIdx.x + 1];
     if (i >= l.width) return;
     float *state = state_of(l.walk, from) + i, h = *state;
-    for (int64_t row = from; row < to; row++) {
-        float log_a = l.rate[i] * activated(l.gate.p[row * l.gate.ld + i], ACT_SIGMOID);
-        float in =
-            activated(l.input.p[row * l.input.ld + i], ACT_SIGMOID) * l.x.p[row * l.x.ld + i];
-        bool first = l.walk.index[row] == 0;
-        h = expf(log_a) * h + (first ? 1.0f : sqrtf(-expm1f(2 * log_a))) * in;
-        l.y[row * l.ldy + i] = h;
+    for (int64_t row = from; row < to; row += AHEAD) {
+        float keep[AHEAD], in[AHEAD];
+#pragma unroll
+        for (int t = 0; t < AHEAD; t++) {
+            int64_t at = row + t < to ? row + t : to - 1;
+            float log_a = l.rate[i] * activated(l.gate.p[at * l.gate.ld + i], ACT_SIGMOID);
+            float input = activated(l.input.p[at * l.input.ld + i], ACT_SIGMOID);
+            bool first = l.walk.index[at] == 0;
+            keep[t] = expf(log_a);
+            in[t] = (first ? 1.0f : sqrtf(-expm1f(2 * log_a))) * input * l.x.p[at * l.x.ld + i];
+        }
+#pragma unroll
+        for (int t = 0; t < AHEAD; t++) {
+            if (row + t >= to) break;
+            h = keep[t] * h + in[t];
+            l.y[(row + t) * l.ldy + i] = h;
+        }
     }
     *state = h;
 }
@@ -250,6 +239,7 @@ struct duality {
     const float *a, *d, *dt_bias;
     int width, states, each; // each: heads a group
     float dt_least, dt_most;
+    int longest; // of the runs to go through
 };
 
 // One block a run (x), head (y) and 32 columns (z).
@@ -259,6 +249,7 @@ static __global__ void __launch_bounds__(THREADS)
     wait_for_input();
     int head = blockIdx.y, group = head / q.each, warp = threadIdx.x / WARP;
     int from = q.walk.run[blockIdx.x], to = q.walk.run[blockIdx.x + 1];
+    if (to - from > q.longest) return;
     float *state = state_of(q.walk, from) + (int64_t)head * q.states * q.width;
     struct band band = band_of(state, q.states, q.width, blockIdx.z);
     float h[DEPTH_EACH], a = q.a[head];
@@ -283,6 +274,12 @@ static __global__ void __launch_bounds__(THREADS)
     store_band(h, band);
 }
 
+// The longest run that is left to go through row by row, 0: none. Chunks do longer ones; dry too.
+static int without_chunks(struct context *c, const struct chunked *p, const struct rows *rows) {
+    if (!cuda_chunks(c, p, rows)) return INT32_MAX;
+    return rows->runs == 1 ? 0 : CHUNKED_LEAST - 1;
+}
+
 static bool fits(struct context *c, const char *op, int64_t depth) {
     if (depth <= DEPTH_EACH * WARPS) return true;
     return fail(&c->err, "%s: %s has matrices of %lld rows, at most %d are supported", c->dev->name,
@@ -291,22 +288,21 @@ static bool fits(struct context *c, const char *op, int64_t depth) {
 
 void cuda_ssd_scan(struct context *c, struct tensor y, const struct ssd_inputs *in,
                    const struct ssd *s, const struct rows *rows, struct tensor state) {
-    if (!fits(c, "ssd_scan", s->states) || c->dry || c->err.set || !rows->n) return;
-    struct duality q = {walk_of(rows, state),
-                        (float *)y.data,
-                        y.stride[0],
-                        mat_of(in->x),
-                        mat_of(in->dt),
-                        mat_of(in->b),
-                        mat_of(in->c),
-                        (const float *)s->a.data,
-                        (const float *)s->d.data,
-                        (const float *)s->dt_bias.data,
-                        (int)s->width,
-                        (int)s->states,
-                        (int)(s->heads / s->groups),
-                        s->dt_least,
-                        s->dt_most};
+    if (!fits(c, "ssd_scan", s->states)) return;
+    struct chunked p = {};
+    p.op = "ssd_scan", p.walk = walk_of(rows, state);
+    p.y = (float *)y.data, p.ldy = y.stride[0];
+    p.r = mat_of(in->c), p.k = mat_of(in->b), p.v = mat_of(in->x), p.g = mat_of(in->dt);
+    p.a = (const float *)s->a.data, p.d = (const float *)s->d.data;
+    p.dt_bias = (const float *)s->dt_bias.data, p.dual = true;
+    p.dt_least = s->dt_least, p.dt_most = s->dt_most;
+    p.heads = (int)s->heads, p.sharers = (int)(s->heads / s->groups);
+    p.k_width = (int)s->states, p.v_width = (int)s->width, p.per_head = s->states * s->width;
+    int longest = without_chunks(c, &p, rows);
+    if (c->dry || c->err.set || !rows->n || !longest) return;
+    struct duality q = {p.walk,    p.y,        p.ldy,     p.v,       p.g,       p.k,
+                        p.r,       p.a,        p.d,       p.dt_bias, p.v_width, p.k_width,
+                        p.sharers, p.dt_least, p.dt_most, longest};
     dim3 grid((unsigned)rows->runs, (unsigned)s->heads, (unsigned)ceil_div(s->width, WARP));
     launch(c, "ssd_scan", ssd_kernel, grid, THREADS, 0, q);
 }
@@ -319,6 +315,7 @@ struct delta_walk {
     bool rule, each;                   // there is beta; g is of each element of a key
     int k_width, v_width, sharers;     // sharers: heads that share r and k
     int64_t per_head;                  // floats of a head's state
+    int longest;                       // of the runs to go through
 };
 
 // What a row has for its head, in shared memory.
@@ -358,6 +355,7 @@ static __global__ void __launch_bounds__(THREADS)
     wait_for_input();
     int head = blockIdx.y, warp = threadIdx.x / WARP;
     int from = d.walk.run[blockIdx.x], to = d.walk.run[blockIdx.x + 1];
+    if (to - from > d.longest) return;
     struct band band =
         band_of(state_of(d.walk, from) + head * d.per_head, d.k_width, d.v_width, blockIdx.z);
     float s[DEPTH_EACH];
@@ -399,24 +397,21 @@ static __global__ void __launch_bounds__(THREADS)
 
 void cuda_delta_rule(struct context *c, struct tensor y, const struct delta_inputs *in,
                      const struct delta *d, const struct rows *rows, struct tensor state) {
-    if (!fits(c, "delta_rule", d->k_width) || c->dry || c->err.set || !rows->n) return;
+    if (!fits(c, "delta_rule", d->k_width)) return;
     bool rule = in->beta.dims;
-    struct delta_walk w = {walk_of(rows, state),
-                           (float *)y.data,
-                           y.stride[0],
-                           mat_of(in->r),
-                           mat_of(in->k),
-                           mat_of(in->v),
-                           mat_of(in->g),
-                           mat_of(in->beta),
-                           mat_of(in->a),
-                           mat_of(in->b),
-                           rule,
-                           in->g.n[1] != d->heads,
-                           (int)d->k_width,
-                           (int)d->v_width,
-                           (int)(d->heads / d->key_heads),
-                           delta_state(d, rule ? 1 : 2) / d->heads};
+    struct chunked p = {};
+    p.op = "delta_rule", p.walk = walk_of(rows, state);
+    p.y = (float *)y.data, p.ldy = y.stride[0];
+    p.r = mat_of(in->r), p.k = mat_of(in->k), p.v = mat_of(in->v), p.g = mat_of(in->g);
+    p.beta = mat_of(in->beta), p.each = in->g.n[1] != d->heads;
+    p.heads = (int)d->heads, p.sharers = (int)(d->heads / d->key_heads);
+    p.k_width = (int)d->k_width, p.v_width = (int)d->v_width;
+    p.per_head = delta_state(d, rule ? 1 : 2) / d->heads;
+    int longest = rule ? without_chunks(c, &p, rows) : INT32_MAX;
+    if (c->dry || c->err.set || !rows->n || !longest) return;
+    struct delta_walk w = {p.walk,    p.y,       p.ldy,         p.r,           p.k,    p.v,
+                           p.g,       p.beta,    mat_of(in->a), mat_of(in->b), rule,   p.each,
+                           p.k_width, p.v_width, p.sharers,     p.per_head,    longest};
     dim3 grid((unsigned)rows->runs, (unsigned)d->heads, (unsigned)ceil_div(d->v_width, WARP));
     launch(c, "delta_rule", delta_kernel, grid, THREADS, 0, w);
 }

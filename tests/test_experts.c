@@ -360,6 +360,222 @@ static void test_row_ops(void **state) {
     each_machine(PRECISION_NATIVE, check_row_ops);
 }
 
+// --- from the router on --------------------------------------------------------------------------
+
+// Experts of one published tensor, whose width is that of one of the parts of a shared one.
+struct many {
+    int64_t hidden, width, experts, shared; // shared: parts
+    int layout, router;                     // of layouts
+    struct route_options route;
+    struct gating gating;
+    bool weigh_input, weighed, normed, biased;
+};
+
+static const struct many many[] = {
+    {256,
+     96,
+     9,
+     0,
+     24,
+     4,
+     {ROUTE_SOFTMAX, 3, true, 1, .groups = 0},
+     {ACT_SILU, 0, 0},
+     .normed = true},
+    {2048,
+     64,
+     7,
+     1,
+     4,
+     7,
+     {ROUTE_SOFTMAX, 5, false, 1, .groups = 0},
+     {ACT_SILU, 0, 0},
+     .weighed = true,
+     .normed = true},
+    {128,
+     640,
+     12,
+     2,
+     4,
+     2,
+     {ROUTE_SIGMOID, 8, true, 2.5f, {0}, 4, 3, GROUP_BEST_TWO},
+     {ACT_SILU, 0, 0},
+     .normed = true,
+     .biased = true},
+    {8256,
+     64,
+     3,
+     0,
+     4,
+     0,
+     {ROUTE_TOP_SOFTMAX, 2, false, 1, .groups = 0},
+     {ACT_QUICK_GELU, 3, 1},
+     .biased = true},
+    {64,
+     32,
+     140,
+     0,
+     24,
+     4,
+     {ROUTE_SOFTMAX, 9, true, 1, .groups = 0},
+     {ACT_SILU, 0, 0},
+     .normed = false},
+    {192,
+     128,
+     4,
+     1,
+     4,
+     4,
+     {ROUTE_SIGMOID, 1, false, 1, .groups = 0},
+     {ACT_SILU, 0, 0},
+     .weigh_input = true,
+     .weighed = true},
+    {128,
+     128,
+     5,
+     0,
+     2,
+     2,
+     {ROUTE_SOFTMAX, 2, true, 1, .groups = 0},
+     {ACT_GELU_TANH, 0, 0},
+     .normed = true},
+};
+
+// Matrices [experts * out, in], and those of one expert.
+struct pile {
+    struct matrix all;
+    struct weight *w;
+    struct matrices stack;
+};
+
+static struct pile pile_make(struct machine *m, int layout, int64_t n, int64_t out, int64_t in) {
+    struct pile p = {
+        make_matrix(m, &layouts[layout], n * out, in), mem_array((size_t)n, sizeof *p.w), {0}};
+    for (int64_t i = 0; i < n; i++) p.w[i] = weight_rows(&p.all.w, i * out, out, 1);
+    p.stack = put_matrices(m, p.w, n);
+    return p;
+}
+
+static void pile_free(struct pile *p) {
+    matrix_free(&p->all);
+    free(p->w);
+}
+
+static double gate_of(double gate, double up, const struct gating *g) {
+    if (g->limit > 0) {
+        gate = fmin(gate, (double)g->limit);
+        up = fmax(fmin(up, (double)g->limit), -(double)g->limit);
+    }
+    double inner = 0.7978845608028654 * (gate + 0.044715 * gate * gate * gate);
+    double slope = g->act == ACT_QUICK_GELU ? 1.702 * gate : gate;
+    if (g->act == ACT_GELU_TANH) slope = 2 * inner;
+    return gate / (1 + exp(-slope)) * (up + (double)g->plus);
+}
+
+// Relative to the greatest: sums in f32, twice; x and halves to 8 bits in blocks on the CPU, to
+// bf16 for few rows on a GPU, to 16 bits for one.
+static double mixture_tolerance(const struct machine *m, int64_t n, const struct many *k) {
+    bool fine = !on_cpu() && n == 1 && k->layout != 2;
+    if (m->c.precision == PRECISION_F32) return 1e-5;
+    return fine ? 2e-4 : 0x1p-4;
+}
+
+// y += weight * MLP(x * before)
+static void add_expert(const struct many *k, const double *x, double before, double weight,
+                       const double *gate, const double *up, const double *down, int64_t width,
+                       int64_t ld_down, double *y) {
+    double *half = mem_array((size_t)width, sizeof *half);
+    for (int64_t o = 0; o < width; o++) {
+        double a = 0, b = 0;
+        for (int64_t i = 0; i < k->hidden; i++) {
+            a += x[i] * gate[o * k->hidden + i];
+            b += x[i] * up[o * k->hidden + i];
+        }
+        half[o] = gate_of(a * before, b * before, &k->gating);
+    }
+    for (int64_t o = 0; o < k->hidden; o++)
+        for (int64_t i = 0; i < width; i++) y[o] += weight * half[i] * down[o * ld_down + i];
+    free(half);
+}
+
+static void check_mixture_rows(struct machine *m, const struct many *k, int64_t n) {
+    int64_t top = k->route.top, wide = k->shared * k->width;
+    struct pile w[3];
+    for (int i = 0; i < 3; i++)
+        w[i] = pile_make(m, k->layout, k->experts, i == 2 ? k->hidden : k->width,
+                         i == 2 ? k->width : k->hidden);
+    struct matrix router = make_matrix(m, &layouts[k->router], k->experts, k->hidden), shared[4];
+    for (int i = 0; i < 4 && k->shared; i++)
+        shared[i] = make_matrix(m, &layouts[i == 3 ? k->router : k->layout],
+                                i == 2   ? k->hidden
+                                : i == 3 ? 1
+                                         : wide,
+                                i == 2 ? wide : k->hidden);
+    float *x = noise_array(n * k->hidden), *norm = noise_array(k->hidden);
+    float *bias = noise_array(k->experts), *to = noise_array(n * k->hidden);
+    struct mixture mix = {.router = &router.w, .route = k->route, .gating = k->gating};
+    mix.gate = w[0].stack, mix.up = w[1].stack, mix.down = w[2].stack;
+    mix.weigh_input = k->weigh_input;
+    if (k->biased) mix.route.bias = put_f32(m, bias, 1, &k->experts);
+    if (k->shared) {
+        mix.shared_gate = &shared[0].w, mix.shared_up = &shared[1].w,
+        mix.shared_down = &shared[2].w;
+        if (k->weighed) mix.shared_weight = &shared[3].w;
+    }
+    const int64_t shape[] = {n, k->hidden};
+    struct tensor t = put_f32(m, x, 2, shape), h = t;
+    struct rms rms = {put_f32(m, norm, 1, &k->hidden), 1e-5f};
+    if (k->normed) h = rms_norm(&m->c, t, rms.w, rms.eps);
+    struct routes r = route(&m->c, linear_f32(&m->c, h, &router.w), &mix.route);
+    int32_t *id = get_i32(m, r.ids);
+    float *weight = get(m, r.weights), *normed = get(m, h);
+    const struct rms *own = k->normed ? &rms : NULL;
+    struct tensor sum = put_f32(m, to, 2, shape);
+    float *alone = get(m, mixture(&m->c, t, own, &mix, (struct tensor){0}));
+    float *added = get(m, mixture(&m->c, t, own, &mix, sum));
+    float *inside = get(m, mixture(&m->c, t, own, &mix, t)); // as a residual stream is
+    double *in = mem_array((size_t)k->hidden, 8), *y = mem_array((size_t)k->hidden, 8);
+    for (int64_t i = 0; i < n; i++) {
+        double most = 0;
+        for (int64_t j = 0; j < k->hidden; j++) in[j] = normed[i * k->hidden + j], y[j] = 0;
+        for (int64_t j = 0; j < top; j++) {
+            int64_t at = id[i * top + j] * k->width * k->hidden;
+            double by = weight[i * top + j];
+            add_expert(k, in, k->weigh_input ? by : 1, k->weigh_input ? 1 : by, w[0].all.value + at,
+                       w[1].all.value + at, w[2].all.value + at, k->width, k->width, y);
+        }
+        double part = 0;
+        for (int64_t j = 0; j < k->hidden && k->shared; j++) part += in[j] * shared[3].value[j];
+        if (k->shared)
+            add_expert(k, in, 1, k->weighed ? 1 / (1 + exp(-part)) : 1, shared[0].value,
+                       shared[1].value, shared[2].value, wide, wide, y);
+        for (int64_t j = 0; j < k->hidden; j++) most = fmax(most, fabs(y[j]));
+        double near = mixture_tolerance(m, n, k) * most;
+        for (int64_t j = 0; j < k->hidden; j++) {
+            int64_t at = i * k->hidden + j;
+            expect_near("a mixture", j, alone[at], y[j], near);
+            expect_near("a mixture that is added", j, added[at] - to[at], y[j], near);
+            expect_near("a mixture that is added to its input", j, inside[at] - x[at], y[j], near);
+        }
+    }
+    for (int i = 0; i < 3; i++) pile_free(&w[i]);
+    for (int i = 0; i < 4 && k->shared; i++) matrix_free(&shared[i]);
+    matrix_free(&router);
+    free(x), free(norm), free(bias), free(to), free(id), free(weight), free(normed);
+    free(alone), free(added), free(inside), free(in), free(y);
+    machine_clear(m);
+}
+
+static void check_mixtures(struct machine *m) {
+    for (size_t k = 0; k < sizeof many / sizeof *many; k++)
+        for (int64_t n = 1; n < 4; n += 2) check_mixture_rows(m, &many[k], n);
+}
+
+static void test_mixture(void **state) {
+    (void)state;
+    each_machine(PRECISION_F32, check_mixtures);
+    each_machine(PRECISION_NATIVE, check_mixtures);
+}
+
 // --- contracts -----------------------------------------------------------------------------------
 
 // A dry run measures at least what the real one takes, and no choice of experts takes more.
@@ -435,8 +651,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_route),           cmocka_unit_test(test_route_of_anything),
         cmocka_unit_test(test_expert_linear),   cmocka_unit_test(test_expert_glu),
         cmocka_unit_test(test_stacked_experts), cmocka_unit_test(test_expert_sum),
-        cmocka_unit_test(test_row_ops),         cmocka_unit_test(test_dry_run),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_row_ops),         cmocka_unit_test(test_mixture),
+        cmocka_unit_test(test_dry_run),         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -608,6 +608,50 @@ struct tensor expert_sum(struct context *c, struct tensor x, const struct routes
     return y;
 }
 
+// Experts' gated halves, an entry a row. The row's weight may be what its input is multiplied by.
+static struct tensor gate_experts(struct context *c, const struct mixture *m, struct tensor x,
+                                  struct routes *r) {
+    if (!m->weigh_input) return expert_glu_rows(c, x, r, &m->gate, &m->up, &m->gating);
+    struct tensor each = tensor_2d(DT_F32, tensor_count(r->weights), 1, r->weights.data);
+    struct tensor y = gather_rows(c, x, r->row);
+    scale_rows(c, y, gather_rows(c, each, r->order));
+    r->weights = (struct tensor){0};
+    return expert_glu(c, y, r, &m->gate, &m->up, &m->gating);
+}
+
+static struct tensor shared_expert(struct context *c, const struct mixture *m, struct tensor x) {
+    struct tensor y = glu(c, x, m->shared_gate, m->shared_up, m->gating.act);
+    y = linear(c, y, m->shared_down);
+    if (!m->shared_weight) return y;
+    return scale_rows(c, y, activate(c, linear(c, x, m->shared_weight), ACT_SIGMOID));
+}
+
+struct tensor mixture(struct context *c, struct tensor x, const struct rms *norm,
+                      const struct mixture *m, struct tensor to) {
+    f32_rows(c, "mixture", "x", x);
+    if (norm) check_norm(c, "mixture", x, "the norm", norm->w);
+    check_product(c, "mixture", x, m->router);
+    check_matrices(c, "mixture", &m->gate);
+    check_matrices(c, "mixture", &m->up);
+    check_matrices(c, "mixture", &m->down);
+    size_t mark = scratch_mark(c);
+    struct tensor y = to.dims ? to : scratch_tensor(c, DT_F32, 2, x.n);
+    same_shape(c, "mixture", x, y);
+    bool whole = go(c) && ops(c)->mixture;
+    if (whole && ops(c)->mixture(c, y, to.dims > 0, x, norm, m)) return y;
+    scratch_release(c, mark);
+    if (norm) x = rms_norm(c, x, norm->w, norm->eps);
+    if (m->shared_down) {
+        struct mixture own = *m;
+        own.shared_down = NULL;
+        y = add_to(c, mixture(c, x, NULL, &own, (struct tensor){0}), shared_expert(c, m, x));
+        return to.dims ? add_to(c, to, y) : y;
+    }
+    struct routes r = route(c, linear_f32(c, x, m->router), &m->route);
+    y = expert_linear(c, gate_experts(c, m, x, &r), &r, &m->down);
+    return to.dims ? expert_sum_to(c, to, y, &r) : expert_sum(c, y, &r);
+}
+
 struct tensor argmax(struct context *c, struct tensor to, struct tensor x) {
     f32_rows(c, "argmax", "x", x);
     i32_list(c, "argmax", "to", to);

@@ -293,6 +293,23 @@ struct tensor expert_sum(struct context *c, struct tensor x, const struct routes
 struct tensor expert_sum_to(struct context *c, struct tensor to, struct tensor x,
                             const struct routes *r);
 
+// A mixture of experts: a router chooses for each row. Beside them a shared expert may serve every
+// row.
+struct mixture {
+    const struct weight *router; // [experts, hidden], a product in f32 (linear_f32)
+    struct route_options route;
+    struct matrices gate, up, down;
+    struct gating gating;
+    bool weigh_input; // an expert's input is multiplied by its weight, not its output
+    // glu and linear of the shared expert, whose output is multiplied by the sigmoid of another
+    // product [1, hidden]. NULL: there is none
+    const struct weight *shared_gate, *shared_up, *shared_down, *shared_weight;
+};
+// x [n, hidden], normed first unless norm is NULL -> [n, hidden]; where `to` [n, hidden] has dims,
+// which may be x, added to it, which is then the result.
+struct tensor mixture(struct context *c, struct tensor x, const struct rms *norm,
+                      const struct mixture *m, struct tensor to);
+
 // to [n] I32 = of each row of x [n, width] the first of its greatest elements; NaN counts as the
 // least, and where a row has one the result is -1 - the choice. Returns to.
 struct tensor argmax(struct context *c, struct tensor to, struct tensor x);

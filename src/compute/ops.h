@@ -73,6 +73,9 @@ struct ops {
                         int64_t in);
     void (*scale_rows)(struct context *c, struct tensor x, struct tensor by);
     void (*clamp)(struct context *c, struct tensor x, float least, float most, float plus);
+    // Adds to y where `add`, else sets it. False: not done. May be NULL
+    bool (*mixture)(struct context *c, struct tensor y, bool add, struct tensor x,
+                    const struct rms *norm, const struct mixture *m);
     // dry too
     void (*route)(struct context *c, const struct routes *r, struct tensor logits,
                   const struct route_options *opt);

@@ -410,7 +410,7 @@ static struct tensor feed(struct context *c, const struct layer_spec *spec, cons
     switch (spec->ffn) {
     case FFN_MLP: return mlp_forward(c, &l->mlp, (struct input){.x = h}, (struct tensor){0});
     case FFN_RWKV7: return rwkv7_ffn_forward(c, &l->rwkv7_ffn, h, rows, state->fixed[2]);
-    case FFN_MOE: return moe_forward(c, &l->moe, h, (struct tensor){0});
+    case FFN_MOE: return moe_forward(c, &l->moe, (struct input){.x = h}, (struct tensor){0});
     case FFN_NONE: break;
     }
     return h;
@@ -455,7 +455,7 @@ static bool feed_into(struct context *c, const struct layer_spec *spec, const st
     struct input in = input_of(spec, l, NORM_FFN, x);
     if (!is_plain(spec, NORM_FFN_OUT)) return false;
     if (spec->ffn == FFN_MLP) mlp_forward(c, &l->mlp, in, x);
-    if (spec->ffn == FFN_MOE) moe_forward(c, &l->moe, input_forward(c, in), x);
+    if (spec->ffn == FFN_MOE) moe_forward(c, &l->moe, in, x);
     return spec->ffn == FFN_MLP || spec->ffn == FFN_MOE;
 }
 

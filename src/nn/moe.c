@@ -126,32 +126,20 @@ void moe_cost(struct moe *m, int64_t rows, size_t *bytes, int64_t *elements) {
     *bytes += (size_t)((double)all * (1 - pow(missed, (double)rows)));
 }
 
-// Experts' gated halves, an entry a row. The row's weight may be what its input is multiplied by.
-static struct tensor gate_experts(struct context *c, const struct moe *m, struct tensor x,
-                                  struct routes *r, const struct matrices w[MOE_MATRICES]) {
-    const struct moe_spec *s = &m->spec;
-    if (!s->weigh_input) return expert_glu_rows(c, x, r, &w[GATE], &w[UP], &s->gating);
-    struct tensor each = tensor_2d(DT_F32, tensor_count(r->weights), 1, r->weights.data);
-    struct tensor y = gather_rows(c, x, r->row);
-    scale_rows(c, y, gather_rows(c, each, r->order));
-    r->weights = (struct tensor){0};
-    return expert_glu(c, y, r, &w[GATE], &w[UP], &s->gating);
-}
-
-struct tensor moe_forward(struct context *c, const struct moe *m, struct tensor x,
+struct tensor moe_forward(struct context *c, const struct moe *m, struct input in,
                           struct tensor to) {
     const struct moe_spec *s = &m->spec;
-    struct matrices w[MOE_MATRICES];
-    for (int k = 0; k < MOE_MATRICES; k++)
-        w[k] = (struct matrices){s->experts, m->matrix[k], m->on_device[k]};
-    struct route_options opt = s->route;
-    opt.bias = m->choice_bias;
-    struct routes r = route(c, linear_f32(c, x, &m->router), &opt);
-    struct tensor y = expert_linear(c, gate_experts(c, m, x, &r, w), &r, &w[DOWN]);
-    if (!s->shared.width) return to.dims ? expert_sum_to(c, to, y, &r) : expert_sum(c, y, &r);
-    y = expert_sum(c, y, &r);
-    struct tensor z = mlp_forward(c, &m->shared, (struct input){.x = x}, (struct tensor){0});
-    if (s->shared_gate) scale_rows(c, z, activate(c, linear(c, x, &m->shared_gate), ACT_SIGMOID));
-    add_to(c, y, z);
-    return to.dims ? add_to(c, to, y) : y;
+    struct mixture k = {.router = &m->router, .route = s->route, .gating = s->gating};
+    struct matrices *const w[] = {&k.gate, &k.up, &k.down};
+    for (int i = 0; i < MOE_MATRICES; i++)
+        *w[i] = (struct matrices){s->experts, m->matrix[i], m->on_device[i]};
+    k.route.bias = m->choice_bias;
+    k.weigh_input = s->weigh_input;
+    if (s->shared.width)
+        k.shared_gate = &m->shared.gate, k.shared_up = &m->shared.up,
+        k.shared_down = &m->shared.down;
+    if (s->shared_gate) k.shared_weight = &m->shared_gate;
+    struct rms norm;
+    bool normed = input_rms(&in, &norm);
+    return mixture(c, normed ? in.x : input_forward(c, in), normed ? &norm : NULL, &k, to);
 }

@@ -56,8 +56,8 @@ bool moe_store(struct moe *m, struct store *s, const char *what, struct error *e
 // those of them that some row goes through, and the elements that one row is multiplied with.
 void moe_cost(struct moe *m, int64_t rows, size_t *bytes, int64_t *elements);
 
-// x [n, hidden], normed -> [n, hidden], added to `to` where that has dims
-struct tensor moe_forward(struct context *c, const struct moe *m, struct tensor x,
+// in: [n, hidden] -> [n, hidden], added to `to` where that has dims
+struct tensor moe_forward(struct context *c, const struct moe *m, struct input in,
                           struct tensor to);
 
 #endif

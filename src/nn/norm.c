@@ -23,22 +23,26 @@ struct tensor input_forward(struct context *c, struct input in) {
     return in.norm ? norm_forward(c, in.norm, in.x) : in.x;
 }
 
-static bool is_rms(const struct norm *n) {
-    return n && (n->spec.kind == NORM_RMS || n->spec.kind == NORM_RMS_PLUS);
+bool input_rms(const struct input *in, struct rms *norm) {
+    const struct norm *n = in->norm;
+    if (!n || (n->spec.kind != NORM_RMS && n->spec.kind != NORM_RMS_PLUS)) return false;
+    *norm = (struct rms){n->w, n->spec.eps};
+    return true;
 }
 
 void input_linear(struct context *c, struct input in, int count, const struct weight *const w[],
                   struct tensor y[]) {
-    if (is_rms(in.norm))
-        normed_linear(c, in.x, &(struct rms){in.norm->w, in.norm->spec.eps}, count, w, y);
+    struct rms norm;
+    if (input_rms(&in, &norm))
+        normed_linear(c, in.x, &norm, count, w, y);
     else
         linear_many(c, input_forward(c, in), count, w, y);
 }
 
 struct tensor input_glu(struct context *c, struct input in, const struct weight *gate,
                         const struct weight *up, enum activation act) {
-    if (is_rms(in.norm))
-        return normed_glu(c, in.x, &(struct rms){in.norm->w, in.norm->spec.eps}, gate, up, act);
+    struct rms norm;
+    if (input_rms(&in, &norm)) return normed_glu(c, in.x, &norm, gate, up, act);
     return glu(c, input_forward(c, in), gate, up, act);
 }
 

@@ -35,6 +35,8 @@ struct input {
     const struct norm *norm;
 };
 struct tensor input_forward(struct context *c, struct input in);
+// Whether the norm is one that ops take.
+bool input_rms(const struct input *in, struct rms *norm);
 void input_linear(struct context *c, struct input in, int count, const struct weight *const w[],
                   struct tensor y[]);
 struct tensor input_glu(struct context *c, struct input in, const struct weight *gate,

@@ -154,6 +154,7 @@ static const struct ops cuda_ops = {
     .match_size = cuda_match_size,
     .cut_below = cuda_cut_below,
     .mix_streams = cuda_mix_streams,
+    .mixture = cuda_mixture,
     .route = cuda_route,
     .expert_linear = cuda_expert_linear,
     .expert_glu = cuda_expert_glu,

@@ -126,16 +126,13 @@ bool tiles_take(const struct context *c, int64_t rows, const struct weight *w);
 bool tiles_experts(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
                    const struct matrices *w, const struct matrices *up, const struct gating *g,
                    bool rows);
-// Experts' products of one row's choice, of a stack that is read at memory speed; gated where there
-// is `up`. shared: x is that row, not an entry a row. False: not done.
-bool stream_experts(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
-                    const struct matrices *w, const struct matrices *up, const struct gating *g,
-                    bool shared);
 bool cuda_expert_glu_rows(struct context *c, struct tensor y, struct tensor x,
                           const struct routes *r, const struct matrices *gate,
                           const struct matrices *up, const struct gating *g);
 void cuda_expert_sum_to(struct context *c, struct tensor to, struct tensor x,
                         const struct routes *r);
+bool cuda_mixture(struct context *c, struct tensor y, bool add, struct tensor x,
+                  const struct rms *norm, const struct mixture *m);
 bool cuda_measure(struct device *d, struct device_speed *out, struct error *e);
 
 #endif

@@ -11,13 +11,25 @@ extern "C" {
 }
 
 // Launches pair up (programmatic dependent launch): a kernel may start while the one before it
-// ends, so each first waits here for what that one wrote, and lets the next one start. What does
-// not depend on earlier kernels (weights) may be fetched before.
-static __device__ __forceinline__ void wait_for_input() {
+// ends, once all blocks of that let it. What does not depend on earlier kernels (weights) may be
+// fetched before it waits for what they wrote.
+static __device__ __forceinline__ void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void wait_for_last() {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+// What each kernel does first, unless it knows better. One that waits before it lets the next one
+// begin promises that what the last but one wrote is there from the next one's start.
+static __device__ __forceinline__ void wait_for_input() {
+    let_next_begin();
+    wait_for_last();
 }
 
 template <typename... Params, typename... Args>

@@ -2,19 +2,15 @@
 // expert has how many rows is known on the device alone, so blocks find their work there: a launch
 // has as many as any choice can need.
 #include "compute/cuda/product_tiles.cuh"
+#include "compute/cuda/route.cuh"
 
 // --- the choice ----------------------------------------------------------------------------------
 
 struct choice {
+    struct choosing how;
     const float *logits;
     int64_t ld;
-    int experts, top, groups, top_groups;
-    enum route_score score;
-    enum group_score group_score;
-    bool normalize;
-    float scale;
-    const float *bias; // [experts] or NULL
-    int32_t *ids;      // [n, top]
+    int32_t *ids; // [n, top]
     float *weights;
     bool sorts; // of one row: also the lists of struct routes
     int32_t *start, *order, *row, *place;
@@ -23,15 +19,15 @@ struct choice {
 // The lists of one row with at most 32 choices, whose lane has `id`, by a warp.
 static __device__ void sort_row(const struct choice &c, int id) {
     int lane = threadIdx.x, rank = 0;
-    for (int k = 0; k < c.top; k++) {
+    for (int k = 0; k < c.how.top; k++) {
         int other = __shfl_sync(~0u, id, k);
         rank += other < id || (other == id && k < lane);
     }
-    if (lane < c.top) c.order[rank] = lane, c.row[rank] = 0, c.place[lane] = rank;
-    for (int base = 0; base <= c.experts; base += 32) {
+    if (lane < c.how.top) c.order[rank] = lane, c.row[rank] = 0, c.place[lane] = rank;
+    for (int base = 0; base <= c.how.experts; base += 32) {
         int before = 0;
-        for (int k = 0; k < c.top; k++) before += __shfl_sync(~0u, id, k) < base + lane;
-        if (base + lane <= c.experts) c.start[base + lane] = before;
+        for (int k = 0; k < c.how.top; k++) before += __shfl_sync(~0u, id, k) < base + lane;
+        if (base + lane <= c.how.experts) c.start[base + lane] = before;
     }
 }
 
@@ -47,63 +43,28 @@ static __device__ void softmax(float *x, int n) {
     __syncwarp();
 }
 
-static __device__ float group_value(const float *x, int n, enum group_score kind) {
-    float first = -INFINITY, second = -INFINITY;
-    for (int i = 0; i < n; i++) {
-        if (x[i] > first)
-            second = first, first = x[i];
-        else if (x[i] > second)
-            second = x[i];
-    }
-    return kind == GROUP_BEST ? first : first + second;
-}
-
-// Takes out the experts of all but the best groups; what is NaN stays, to be taken last. value:
-// [groups].
-static __device__ void limit_groups(float *choice, float *value, const struct choice &c) {
-    int each = c.experts / c.groups, lane = threadIdx.x;
-    for (int g = lane; g < c.groups; g += 32)
-        value[g] =
-            isnan(choice[g * each]) ? NAN : group_value(choice + g * each, each, c.group_score);
-    __syncwarp();
-    for (int worse = c.groups - c.top_groups; worse > 0; worse--) {
-        struct best least = {0, -1}; // of equals the last
-        for (int g = lane; g < c.groups; g += 32)
-            if (!isnan(value[g]) && (least.at < 0 || value[g] <= least.value))
-                least.value = value[g], least.at = g;
-        for (int d = 16; d > 0; d >>= 1) {
-            struct best b = {__shfl_xor_sync(~0u, least.value, d),
-                             __shfl_xor_sync(~0u, least.at, d)};
-            bool lower = b.value < least.value || (b.value == least.value && b.at > least.at);
-            if (b.at >= 0 && (least.at < 0 || lower)) least = b;
-        }
-        if (least.at < 0) return;
-        for (int i = lane; i < each; i += 32) choice[least.at * each + i] = NAN;
-        if (lane == 0) value[least.at] = NAN;
-        __syncwarp();
-    }
-}
-
 // One warp a row.
 static __global__ void route_kernel(const __grid_constant__ struct choice c) {
     extern __shared__ uint4 shared[];
-    float *score = (float *)shared, *choice = score + c.experts, *value = choice + c.experts;
+    float *score = (float *)shared, *choice = score + c.how.experts,
+          *value = choice + c.how.experts;
     int lane = threadIdx.x;
     wait_for_input();
     const float *logit = c.logits + blockIdx.x * c.ld;
-    int32_t *id = c.ids + (int64_t)blockIdx.x * c.top;
-    float *weight = c.weights + (int64_t)blockIdx.x * c.top;
+    int32_t *id = c.ids + (int64_t)blockIdx.x * c.how.top;
+    float *weight = c.weights + (int64_t)blockIdx.x * c.how.top;
     int own = 0; // the choice of this lane
-    for (int i = lane; i < c.experts; i += 32)
-        score[i] = activated(logit[i], c.score == ROUTE_SIGMOID ? ACT_SIGMOID : ACT_NONE);
+    for (int i = lane; i < c.how.experts; i += 32)
+        score[i] = activated(logit[i], c.how.score == ROUTE_SIGMOID ? ACT_SIGMOID : ACT_NONE);
     __syncwarp();
-    if (c.score == ROUTE_SOFTMAX) softmax(score, c.experts);
-    for (int i = lane; i < c.experts; i += 32) choice[i] = score[i] + (c.bias ? c.bias[i] : 0.0f);
+    if (c.how.score == ROUTE_SOFTMAX) softmax(score, c.how.experts);
+    for (int i = lane; i < c.how.experts; i += 32)
+        choice[i] = score[i] + (c.how.bias ? c.how.bias[i] : 0.0f);
     __syncwarp();
-    if (c.groups) limit_groups(choice, value, c);
-    for (int k = 0; k < c.top; k++) {
+    if (c.how.groups) limit_groups(choice, value, c.how);
+    for (int k = 0; k < c.how.top; k++) {
         struct best mine = {-INFINITY, INT32_MAX};
-        for (int i = lane; i < c.experts; i += 32) {
+        for (int i = lane; i < c.how.experts; i += 32) {
             struct best next = {choice[i], i};
             if (!isnan(choice[i])) mine = better(mine, next);
         }
@@ -114,12 +75,12 @@ static __global__ void route_kernel(const __grid_constant__ struct choice c) {
         __syncwarp();
     }
     if (c.sorts) sort_row(c, own);
-    if (c.score == ROUTE_TOP_SOFTMAX) softmax(weight, c.top);
+    if (c.how.score == ROUTE_TOP_SOFTMAX) softmax(weight, c.how.top);
     float sum = 0;
-    for (int k = lane; k < c.top; k += 32) sum += weight[k];
+    for (int k = lane; k < c.how.top; k += 32) sum += weight[k];
     sum = warp_sum(sum);
-    float by = c.scale / (c.normalize ? sum + 1e-20f : 1.0f); // they may all have gone to 0
-    for (int k = lane; k < c.top; k += 32) weight[k] *= by;
+    float by = c.how.scale / (c.how.normalize ? sum + 1e-20f : 1.0f); // they may all have gone to 0
+    for (int k = lane; k < c.how.top; k += 32) weight[k] *= by;
 }
 
 enum { SORT_THREADS = 256 };
@@ -151,17 +112,9 @@ static __global__ void sort_kernel(const int32_t *id, int m, int top, int32_t *s
 void cuda_route(struct context *c, const struct routes *r, struct tensor logits,
                 const struct route_options *opt) {
     if (c->dry || c->err.set || !logits.n[0]) return;
-    struct choice k = {(const float *)logits.data,
+    struct choice k = {choosing_of(opt, logits.n[1]),
+                       (const float *)logits.data,
                        logits.stride[0],
-                       (int)logits.n[1],
-                       (int)opt->top,
-                       (int)opt->groups,
-                       (int)opt->top_groups,
-                       opt->score,
-                       opt->group_score,
-                       opt->normalize,
-                       opt->scale,
-                       (const float *)(opt->bias.dims ? opt->bias.data : NULL),
                        (int32_t *)r->ids.data,
                        (float *)r->weights.data,
                        logits.n[0] == 1 && opt->top <= 32,
@@ -169,11 +122,11 @@ void cuda_route(struct context *c, const struct routes *r, struct tensor logits,
                        (int32_t *)r->order.data,
                        (int32_t *)r->row.data,
                        (int32_t *)r->place.data};
-    size_t shared = (size_t)(2 * k.experts + k.groups) * sizeof(float);
+    size_t shared = (size_t)(2 * k.how.experts + k.how.groups) * sizeof(float);
     launch(c, "route", route_kernel, dim3((unsigned)logits.n[0]), 32, shared, k);
     if (k.sorts) return;
-    launch(c, "route", sort_kernel, dim3((unsigned)k.experts), SORT_THREADS, 0,
-           (const int32_t *)r->ids.data, (int)r->order.n[0], k.top, (int32_t *)r->start.data,
+    launch(c, "route", sort_kernel, dim3((unsigned)k.how.experts), SORT_THREADS, 0,
+           (const int32_t *)r->ids.data, (int)r->order.n[0], k.how.top, (int32_t *)r->start.data,
            (int32_t *)r->order.data, (int32_t *)r->row.data, (int32_t *)r->place.data);
 }
 
@@ -372,8 +325,6 @@ static void expert_linear(struct context *c, struct tensor y, struct rounded *q,
     int kind = c->precision == PRECISION_NATIVE ? kind_of_all(w) : 0;
     if (!kind) {
         exact_experts(c, p, m, out);
-    } else if (stream_experts(c, y, q->x, r, w, NULL, NULL, false)) {
-        return;
     } else if (few_each(m, w->n, in)) {
 #define CALL(KIND, AHEAD, BLOCKS) launch_few<KIND, 1, AHEAD, BLOCKS>(c, p, m, out)
         BY_KIND(kind, CALL)
@@ -393,15 +344,19 @@ void cuda_expert_linear(struct context *c, struct tensor y, struct tensor x, con
     scratch_release(c, mark);
 }
 
+bool cuda_expert_glu_rows(struct context *c, struct tensor y, struct tensor x,
+                          const struct routes *r, const struct matrices *gate,
+                          const struct matrices *up, const struct gating *g) {
+    return c->precision == PRECISION_NATIVE && tiles_experts(c, y, x, r, gate, up, g, true);
+}
+
 void cuda_expert_glu(struct context *c, struct tensor y, struct tensor x, const struct routes *r,
                      const struct matrices *gate, const struct matrices *up,
                      const struct gating *g) {
     int64_t m = x.n[0], in = x.n[1], out = y.n[1];
     bool native = c->precision == PRECISION_NATIVE && !c->dry;
     int kind = native ? kind_of_all(gate) : 0;
-    if (kind && (stream_experts(c, y, x, r, gate, up, g, false) ||
-                 tiles_experts(c, y, x, r, gate, up, g, false)))
-        return;
+    if (kind && tiles_experts(c, y, x, r, gate, up, g, false)) return;
     if (kind && m > 0 && few_each(m, gate->n, in) && kind_of_all(up) && same_kind(gate->w, up->w)) {
         struct expert_product p = product_of(y, x, r, gate);
         p.w[1] = up->on_device, p.gating = *g;

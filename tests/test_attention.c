@@ -151,7 +151,8 @@ static float *world_step(struct world *w, struct machine *m, int64_t from, int64
     struct tensor part[5], none = {0};
     for (int i = 0; i < 5; i++) part[i] = tensor_slice(w->on_device[i], 0, from, to - from);
     struct rows rows = {.n = to - from, .seq = part[0], .index = part[1], .pos = part[1]};
-    if (write) kv_write(&m->c, &w->kv, &rows, part[3], s->latent ? none : part[4]);
+    bool placed = write && rows.n == 1 && !s->latent; // as it comes, by one op
+    if (write && !placed) kv_write(&m->c, &w->kv, &rows, part[3], s->latent ? none : part[4]);
     struct attention_options opt = {.scale = 1.0f / sqrtf((float)s->k_width),
                                     .window = s->window,
                                     .chunk = w->chunk,
@@ -162,7 +163,10 @@ static float *world_step(struct world *w, struct machine *m, int64_t from, int64
     if (s->sinks) opt.sinks = w->sinks_on_device;
     bool is_read = w->reader.layout != WEIGHT_NONE;
     if (is_read) opt.reader = &w->reader;
-    struct tensor t = attention(&m->c, part[2], &w->kv, &rows, &opt);
+    struct placing plain = {0};
+    struct tensor t =
+        placed ? placed_attention(&m->c, part[2], part[3], part[4], &plain, &w->kv, &rows, &opt)
+               : attention(&m->c, part[2], &w->kv, &rows, &opt);
     float *y = get(m, is_read ? linear(&m->c, t, &w->reader) : t);
     scratch_release(&m->c, mark);
     return y;
@@ -331,7 +335,7 @@ static void check_long(struct machine *m) {
             expect_step(&w, m, 0, w.n, false);
             w.reader = (struct weight){0};
         }
-        for (int64_t r = 0; r < w.n; r += 97 * EACH) expect_step(&w, m, r, r + 1, false);
+        for (int64_t r = 0; r < w.n; r += 97 * EACH) expect_step(&w, m, r, r + 1, r % 2);
         expect_step(&w, m, w.n - 3, w.n, false);
         for (int threads = 2; threads <= 4 && on_cpu() && !WATCHED; threads += 2) {
             struct machine other;
@@ -350,19 +354,43 @@ static void test_long_attention(void **state) {
     each_machine(PRECISION_NATIVE, check_long);
 }
 
+// Rows one by one, placed and attended by one op, as all at once.
+static void check_placed_rows(struct world *w, struct machine *m, const struct placing *p,
+                              const float *want) {
+    struct attention_options opt = {.scale = 0.3f};
+    int64_t each = w->s->heads * w->s->v_width;
+    for (int64_t i = 0; i < w->n; i++) {
+        size_t mark = scratch_mark(&m->c);
+        struct tensor part[5];
+        for (int k = 0; k < 5; k++) part[k] = tensor_slice(w->on_device[k], 0, i, 1);
+        struct rows rows = {.n = 1, .seq = part[0], .index = part[1], .pos = part[1]};
+        struct tensor q = copy_of(m, part[2]), k = copy_of(m, part[3]);
+        struct tensor t = placed_attention(&m->c, q, k, part[4], p, &w->kv, &rows, &opt);
+        float *y = get(m, t);
+        expect_same("placed attention", y, want + i * each, each, 1e-3);
+        free(y);
+        scratch_release(&m->c, mark);
+    }
+}
+
 // Queries, keys and values that are made ready at once are as those made ready one by one.
 static void check_placing(struct machine *m) {
-    static const struct scene s[] = {{6, 2, 24, 16, 16, 0, 0, DT_F32, {40, 3, 17, 2}, false, false},
-                                     {4, 2, 64, 64, 32, 0, 0, DT_F16, {1, 1, 1, 70}, false, false},
-                                     {4, 1, 72, 72, 16, 0, 0, DT_F32, {9, 3, 1, 2}, false, false}};
-    for (int i = 0; i < 3 * 4; i++) {
+    static const struct scene s[] = {
+        {6, 2, 24, 16, 16, 0, 0, DT_F32, {40, 3, 17, 2}, false, false},
+        {4, 2, 64, 64, 32, 0, 0, DT_F16, {1, 1, 1, 70}, false, false},
+        {8, 1, 128, 128, 16, 0, 0, DT_F16, {9, 3, 1, 130}, false, false},
+        {4, 1, 72, 72, 16, 0, 0, DT_F32, {9, 3, 1, 2}, false, false}};
+    enum { SCENES = sizeof s / sizeof *s };
+    for (int i = 0; i < SCENES * 4 * 2; i++) {
         struct world w;
-        world_open(&w, &s[i % 3], m, s[i % 3].k_type, s[i % 3].k_type);
-        int64_t heads = s[i % 3].heads, width = s[i % 3].k_width, pairs = i % 2 ? width / 2 : 5;
+        const struct scene *of = &s[i / 2 % SCENES];
+        int how = i / 2 / SCENES;
+        world_open(&w, of, m, of->k_type, of->k_type);
+        int64_t heads = of->heads, width = of->k_width, pairs = i % 2 ? width / 2 : 5;
         float *freq = noise_array(pairs), *norm = noise_array(heads * width);
         struct rope r = {.inv_freq = put_f32(m, freq, 1, &pairs), .scale = 1.5f};
-        r.interleaved = i / 3 == 1;
-        struct placing p = {.normed = i / 3 != 2, .eps = 1e-5f, .rope = i / 3 == 3 ? NULL : &r};
+        r.interleaved = how == 1;
+        struct placing p = {.normed = how != 2, .eps = 1e-5f, .rope = how == 3 ? NULL : &r};
         p.k_norm = put_f32(m, norm, 1, &width);
         p.q_norm = i % 2 ? put_f32(m, norm, 2, (int64_t[]){heads, width}) : p.k_norm;
         struct rows rows = {.n = w.n, .seq = w.on_device[0], .pos = w.on_device[1]};
@@ -371,6 +399,7 @@ static void check_placing(struct machine *m) {
         struct tensor q = copy_of(m, w.on_device[2]), k = copy_of(m, w.on_device[3]);
         q = place_heads(&m->c, &w.kv, &rows, q, k, w.on_device[4], &p);
         float *got = get(m, q), *y = get(m, attention(&m->c, q, &w.kv, &rows, &opt));
+        check_placed_rows(&w, m, &p, y);
         q = w.on_device[2], k = w.on_device[3];
         if (p.normed) q = rms_norm(&m->c, q, p.q_norm, p.eps);
         if (p.normed) k = rms_norm(&m->c, k, p.k_norm, p.eps);
@@ -378,7 +407,7 @@ static void check_placing(struct machine *m) {
         kv_write(&m->c, &w.kv, &rows, k, w.on_device[4]);
         float *want = get(m, q), *z = get(m, attention(&m->c, q, &w.kv, &rows, &opt));
         expect_same("placed queries", got, want, w.n * heads * width, 1e-6);
-        expect_same("attention to placed keys", y, z, w.n * heads * s[i % 3].v_width, 1e-3);
+        expect_same("attention to placed keys", y, z, w.n * heads * of->v_width, 1e-3);
         free(freq), free(norm), free(got), free(y), free(want), free(z);
         world_close(&w);
         machine_clear(m);

@@ -316,18 +316,23 @@ static void check_kv(struct context *c, const char *op, const struct kv *kv) {
     if (values) check_cache_type(c, op, kv->v.type, kv->k.type);
 }
 
-void kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
-              struct tensor v) {
-    check_rows(c, "kv_write", rows);
-    check_kv(c, "kv_write", kv);
-    f32_rows(c, "kv_write", "k", k);
+static void check_kv_rows(struct context *c, const char *op, const struct kv *kv,
+                          const struct rows *rows, struct tensor k, struct tensor v) {
+    check_rows(c, op, rows);
+    check_kv(c, op, kv);
+    f32_rows(c, op, "k", k);
     bool values = kv->v.n[3] > 0 || v.dims > 0;
-    if (values) f32_rows(c, "kv_write", "v", v);
+    if (values) f32_rows(c, op, "v", v);
     want(c,
          k.dims == 3 && k.n[0] == rows->n && k.n[1] == kv->k.n[1] && k.n[2] == kv->k.n[3] &&
              (!values ||
               (v.dims == 3 && v.n[0] == rows->n && v.n[1] == kv->v.n[1] && v.n[2] == kv->v.n[3])),
-         "kv_write: keys or values do not fit the cache");
+         "%s: keys or values do not fit the cache", op);
+}
+
+void kv_write(struct context *c, const struct kv *kv, const struct rows *rows, struct tensor k,
+              struct tensor v) {
+    check_kv_rows(c, "kv_write", kv, rows, k, v);
     if (go(c)) ops(c)->kv_write(c, kv, rows, k, v);
 }
 
@@ -347,8 +352,8 @@ struct tensor place_heads(struct context *c, const struct kv *kv, const struct r
     return q;
 }
 
-struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
-                        const struct rows *rows, const struct attention_options *opt) {
+static void check_attention(struct context *c, struct tensor q, const struct kv *kv,
+                            const struct rows *rows, const struct attention_options *opt) {
     check_rows(c, "attention", rows);
     check_kv(c, "attention", kv);
     f32_rows(c, "attention", "q", q);
@@ -367,10 +372,34 @@ struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
     has(c, !opt->selected.dims || ops(c)->select_keys, "attention to a selection");
     int64_t width = kv->v.n[3] ? kv->v.n[3] : opt->v_width;
     want(c, width > 0 && (kv->v.n[3] || width <= kv->k.n[3]), "attention: there are no values");
+}
+
+static struct tensor attended(struct context *c, struct tensor q, const struct kv *kv,
+                              const struct attention_options *opt) {
+    int64_t width = kv->v.n[3] ? kv->v.n[3] : opt->v_width;
     enum dtype type = read_by(c, q.n[0], opt->reader);
-    struct tensor y = scratch_tensor(c, type, 2, (int64_t[]){q.n[0], q.n[1] * width});
+    return scratch_tensor(c, type, 2, (int64_t[]){q.n[0], q.n[1] * width});
+}
+
+struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
+                        const struct rows *rows, const struct attention_options *opt) {
+    check_attention(c, q, kv, rows, opt);
+    struct tensor y = attended(c, q, kv, opt);
     if (!c->err.set) ops(c)->attention(c, y, q, kv, rows, opt);
     return y;
+}
+
+struct tensor placed_attention(struct context *c, struct tensor q, struct tensor k, struct tensor v,
+                               const struct placing *p, const struct kv *kv,
+                               const struct rows *rows, const struct attention_options *opt) {
+    check_attention(c, q, kv, rows, opt);
+    check_kv_rows(c, "attention", kv, rows, k, v);
+    size_t mark = scratch_mark(c);
+    struct tensor y = attended(c, q, kv, opt);
+    bool whole = go(c) && ops(c)->placed_attention;
+    if (whole && ops(c)->placed_attention(c, y, q, k, v, p, kv, rows, opt)) return y;
+    scratch_release(c, mark);
+    return attention(c, place_heads(c, kv, rows, q, k, v, p), kv, rows, opt);
 }
 
 struct tensor select_keys(struct context *c, struct tensor q, struct tensor weights,

@@ -199,6 +199,10 @@ struct attention_options {
 };
 struct tensor attention(struct context *c, struct tensor q, const struct kv *kv,
                         const struct rows *rows, const struct attention_options *opt);
+// attention(place_heads(q, k, v))
+struct tensor placed_attention(struct context *c, struct tensor q, struct tensor k, struct tensor v,
+                               const struct placing *p, const struct kv *kv,
+                               const struct rows *rows, const struct attention_options *opt);
 
 // An indexer's choice: of the tokens that each row sees, the `top` with the highest score, the sum
 // over the heads of weights [n, heads] times max(0, q [n, heads, width] . k), k in a cache of one

@@ -59,6 +59,10 @@ struct ops {
     // dry too
     void (*attention)(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                       const struct rows *rows, const struct attention_options *opt);
+    // place_heads, then attention; false: not done. May be NULL
+    bool (*placed_attention)(struct context *c, struct tensor y, struct tensor q, struct tensor k,
+                             struct tensor v, const struct placing *p, const struct kv *kv,
+                             const struct rows *rows, const struct attention_options *opt);
     // dry too
     void (*select_keys)(struct context *c, struct tensor y, struct tensor q, struct tensor weights,
                         const struct kv *kv, const struct rows *rows);

@@ -91,27 +91,40 @@ static bool places_plainly(const struct attention_spec *s) {
            !(s->qk_norm == QK_NORM_HEAD && s->norm_late);
 }
 
-// Returns the queries; keys and values go to the cache.
-static struct tensor place_all(struct context *c, const struct attention *a, struct tensor y[3],
-                               const struct rows *rows, const struct kv *kv, const struct rope *r) {
+// Whether a norm is one that place_heads knows.
+static bool norms_plainly(const struct attention *a) {
+    enum norm_kind kind = a->q_norm.spec.kind;
+    return a->spec.qk_norm == QK_NORM_NONE || kind == NORM_RMS || kind == NORM_RMS_PLUS;
+}
+
+// Keys and values go to the cache.
+static struct tensor attend(struct context *c, const struct attention *a, struct tensor y[3],
+                            const struct rows *rows, const struct kv *kv, const struct rope *r) {
     const struct attention_spec *s = &a->spec;
-    bool rms = a->q_norm.spec.kind == NORM_RMS || a->q_norm.spec.kind == NORM_RMS_PLUS;
-    if (places_plainly(s) && (s->qk_norm == QK_NORM_NONE || rms)) {
+    struct attention_options opt = {.scale = s->scale,
+                                    .window = s->window,
+                                    .chunk = s->chunk,
+                                    .tuning = s->tuning,
+                                    .tuning_floor = s->tuning_floor,
+                                    .soft_cap = s->soft_cap,
+                                    .sinks = a->sinks,
+                                    .reader = s->gated ? NULL : &a->o};
+    if (places_plainly(s) && norms_plainly(a)) {
         struct placing p = {.q_norm = a->q_norm.w,
                             .k_norm = a->k_norm.w,
                             .normed = s->qk_norm == QK_NORM_HEAD,
                             .eps = a->q_norm.spec.eps,
                             .rope = r};
-        return place_heads(c, kv, rows, tensor_split_heads(y[0], s->heads),
-                           tensor_split_heads(y[1], s->kv_heads),
-                           tensor_split_heads(y[2], s->kv_heads), &p);
+        return placed_attention(c, tensor_split_heads(y[0], s->heads),
+                                tensor_split_heads(y[1], s->kv_heads),
+                                tensor_split_heads(y[2], s->kv_heads), &p, kv, rows, &opt);
     }
     struct tensor q = place(c, a, &a->q_norm, y[0], s->heads, rows, r);
-    if (s->shared) return q;
+    if (s->shared) return attention(c, q, kv, rows, &opt);
     struct tensor k = place(c, a, &a->k_norm, y[1], s->kv_heads, rows, r);
     struct tensor v = tensor_split_heads(y[2], s->kv_heads);
     kv_write(c, kv, rows, k, s->v_norm ? norm_forward(c, &a->v_norm, v) : v);
-    return q;
+    return attention(c, q, kv, rows, &opt);
 }
 
 struct tensor attention_forward(struct context *c, const struct attention *a, struct input in,
@@ -125,16 +138,7 @@ struct tensor attention_forward(struct context *c, const struct attention *a, st
         gate = take_bands(c, y[0], 2 * s->width, s->width, s->width);
         y[0] = take_bands(c, y[0], 2 * s->width, 0, s->width);
     }
-    struct tensor q = place_all(c, a, y, rows, kv, r);
-    struct attention_options opt = {.scale = s->scale,
-                                    .window = s->window,
-                                    .chunk = s->chunk,
-                                    .tuning = s->tuning,
-                                    .tuning_floor = s->tuning_floor,
-                                    .soft_cap = s->soft_cap,
-                                    .sinks = a->sinks,
-                                    .reader = s->gated ? NULL : &a->o};
-    struct tensor out = attention(c, q, kv, rows, &opt);
+    struct tensor out = attend(c, a, y, rows, kv, r);
     if (s->gated) out = act_mul(c, gate, out, ACT_SIGMOID);
     return output_linear(c, to, out, &a->o);
 }

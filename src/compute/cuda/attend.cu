@@ -257,9 +257,8 @@ static bool splittable(const struct context *c, const struct attend *a) {
            a->k_width <= WIDTH_MOST && a->n <= 65535 && !a->selected;
 }
 
-void cuda_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
-                    const struct rows *rows, const struct attention_options *opt) {
-    size_t mark = scratch_mark(c);
+static struct attend attend_of(struct tensor y, struct tensor q, const struct kv *kv,
+                               const struct rows *rows, const struct attention_options *opt) {
     struct attend a = {};
     a.y = (float *)y.data, a.ldy = y.stride[0], a.narrow = y.type == DT_BF16;
     a.q = (const float *)q.data, a.ldq = q.stride[0];
@@ -277,6 +276,21 @@ void cuda_attention(struct context *c, struct tensor y, struct tensor q, const s
         a.selected = (const int32_t *)opt->selected.data, a.selects = opt->selected.n[1];
         a.sinks = NULL, a.window = a.chunk = 0, a.tuning = a.soft_cap = 0;
     }
+    return a;
+}
+
+bool cuda_placed_attention(struct context *c, struct tensor y, struct tensor q, struct tensor k,
+                           struct tensor v, const struct placing *p, const struct kv *kv,
+                           const struct rows *rows, const struct attention_options *opt) {
+    struct attend a = attend_of(y, q, kv, rows, opt);
+    struct placed placed = {p, q, k, v, rows};
+    return !a.narrow && splittable(c, &a) && attend_row(c, &a, &placed);
+}
+
+void cuda_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
+                    const struct rows *rows, const struct attention_options *opt) {
+    size_t mark = scratch_mark(c);
+    struct attend a = attend_of(y, q, kv, rows, opt);
     // n * kv_heads * splits is bounded where there are splits: room for the most of any n
     int64_t floats[] = {BLOCKS_EACH * c->dev->cuda->processors * a.group * (a.v_width + 2)};
     a.parts = (float *)scratch_tensor(c, DT_F32, 1, floats).data;

@@ -85,6 +85,14 @@ extern "C" bool attend_latents(struct context *c, const struct attend *a, int64_
 // rows of a tile. False: not done.
 extern "C" bool attend_steps(struct context *c, struct attend *a);
 
+// A step's one row, and what place_heads does before. False: not done.
+struct placed {
+    const struct placing *how;
+    struct tensor q, k, v;
+    const struct rows *rows;
+};
+extern "C" bool attend_row(struct context *c, const struct attend *a, const struct placed *placed);
+
 // Splits are bounded by these: blocks of all rows and kv heads, and of one.
 enum { BLOCKS_EACH = 4, SPLITS_MOST = 64 };
 

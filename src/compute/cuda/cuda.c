@@ -143,6 +143,7 @@ static const struct ops cuda_ops = {
     .kv_write = cuda_kv_write,
     .place_heads = cuda_place_heads,
     .attention = cuda_attention,
+    .placed_attention = cuda_placed_attention,
     .scale_rows = cuda_scale_rows,
     .clamp = cuda_clamp,
     .join = cuda_join,

@@ -74,6 +74,9 @@ bool cuda_place_heads(struct context *c, const struct kv *kv, const struct rows 
                       struct tensor q, struct tensor k, struct tensor v, const struct placing *p);
 void cuda_attention(struct context *c, struct tensor y, struct tensor q, const struct kv *kv,
                     const struct rows *rows, const struct attention_options *opt);
+bool cuda_placed_attention(struct context *c, struct tensor y, struct tensor q, struct tensor k,
+                           struct tensor v, const struct placing *p, const struct kv *kv,
+                           const struct rows *rows, const struct attention_options *opt);
 void cuda_scale_rows(struct context *c, struct tensor x, struct tensor by);
 void cuda_clamp(struct context *c, struct tensor x, float least, float most, float plus);
 void cuda_join(struct context *c, struct tensor y, struct tensor a, struct tensor b);

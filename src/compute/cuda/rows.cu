@@ -1,5 +1,5 @@
 // Ops over rows that are bound by memory: embeddings, norms, elementwise, rotations, cache writes.
-#include "compute/cuda/device.cuh"
+#include "compute/cuda/place.cuh"
 
 enum { THREADS = 256 };
 
@@ -366,14 +366,6 @@ void cuda_convert(struct context *c, struct tensor to, struct tensor from) {
 
 // --- rotations and the cache ---------------------------------------------------------------------
 
-struct rotation {
-    const int32_t *pos, *length;
-    const float *freq, *long_freq; // long_freq: NULL, or of sequences longer than `longest`
-    int64_t pairs, longest;
-    float scale;
-    bool interleaved;
-};
-
 enum { ROPE_HEADS = 8 }; // that share the sines of a block
 
 // One block a row and ROPE_HEADS heads, a thread a pair.
@@ -397,29 +389,12 @@ static __global__ void rope_kernel(float *x, int64_t ld, int heads, int width, s
     }
 }
 
-static struct rotation rotation_of(const struct rows *rows, const struct rope *r) {
-    return {(const int32_t *)rows->pos.data,
-            (const int32_t *)rows->length.data,
-            (const float *)r->inv_freq.data,
-            (const float *)(r->long_freq.dims ? r->long_freq.data : NULL),
-            r->inv_freq.n[0],
-            r->longest,
-            r->scale,
-            r->interleaved};
-}
-
 void cuda_rope(struct context *c, struct tensor x, const struct rows *rows, const struct rope *r) {
     struct rotation t = rotation_of(rows, r);
     if (!x.n[0] || !t.pairs) return;
     dim3 grid((unsigned)x.n[0], (unsigned)ceil_div(x.n[1], ROPE_HEADS));
     launch(c, "rope", rope_kernel, grid, t.pairs <= 32 ? 32 : 64, 0, (float *)x.data, x.stride[0],
            (int)x.n[1], (int)x.n[2], t);
-}
-
-static __device__ void put_float(void *p, enum dtype type, int64_t i, float v) {
-    if (type == DT_F32) ((float *)p)[i] = v;
-    if (type == DT_F16) ((__half *)p)[i] = __float2half_rn(v);
-    if (type == DT_BF16) ((__nv_bfloat16 *)p)[i] = __float2bfloat16_rn(v);
 }
 
 // One block a row and head.
@@ -449,15 +424,6 @@ void cuda_kv_write(struct context *c, const struct kv *kv, const struct rows *ro
            (const int32_t *)rows->index.data, (const float *)k.data, k.stride[0],
            (const float *)(v.dims ? v.data : NULL), v.stride[0]);
 }
-
-// Heads of queries, keys or values of a step.
-struct heads {
-    float *p;
-    int64_t ld;
-    int count, width;
-    const float *norm; // [width], or a row a head
-    bool norm_each;
-};
 
 struct place {
     struct heads q, k, v;
@@ -526,15 +492,6 @@ static __global__ void place_kernel(const __grid_constant__ struct place p) {
             else
                 from[i] = own[i];
     }
-}
-
-static struct heads heads_of(struct tensor t, struct tensor norm) {
-    return {(float *)t.data,
-            t.stride[0],
-            (int)t.n[1],
-            (int)t.n[2],
-            (const float *)(norm.dims ? norm.data : NULL),
-            norm.dims > 1};
 }
 
 bool cuda_place_heads(struct context *c, const struct kv *kv, const struct rows *rows,

@@ -11,9 +11,10 @@
 enum {
     KEYS = 16,   // of a tile
     QUERIES = 8, // of a block
-    WARPS = 4,
+    WARPS = 8,
     THREADS = WARPS * 32,
-    BLOCKS_MOST = 16,                          // of a cluster
+    BLOCKS_MOST = 16,  // of a cluster
+    SHARE_LEAST = 256, // keys of a block, which take less than handing out what blocks found
     TASKS = (QUERIES + 2 + WARPS - 1) / WARPS, // heads that a warp makes ready
 };
 
@@ -55,6 +56,7 @@ static __device__ __forceinline__ struct row_part part_of(const struct attend_ro
     p.last = f.a.index[row], p.first = (int)first_seen(f.a, p.last);
     int begin = p.first / KEYS * KEYS, seen = p.last + 1 - begin, round = KEYS * WARPS;
     int share = ((seen + f.blocks - 1) / f.blocks + round - 1) / round * round;
+    if (share < SHARE_LEAST) share = SHARE_LEAST;
     p.from = begin + rank * share;
     p.to = p.from + share < p.last + 1 ? p.from + share : p.last + 1;
     p.count = (seen + share - 1) / share;
@@ -178,13 +180,25 @@ static __device__ __forceinline__ void make_ready(struct row_memory<D> &m,
 // that + 1, + 8, + 9, of each 64 columns 8.
 template <int D> struct row_tile { uint4 k[D / 32][2], v[D / 64][4]; };
 
-// Without those of the row itself.
+// A lane's part of the pages of the warp's next 32 tiles, `step` keys apart.
+static __device__ __forceinline__ int next_pages(const struct attend &a, const int32_t *table,
+                                                 const struct row_part &p, int t, int step) {
+    t += (int)threadIdx.x % 32 * step;
+    return t < p.to ? table[t / (int)a.page] : 0;
+}
+
+// The row in the cache of key t, in the `at`th of these pages.
+static __device__ __forceinline__ int64_t row_of(const struct attend &a, const struct row_part &p,
+                                                 int pages, int at, int t) {
+    int page = __shfl_sync(~0u, pages, at);
+    return ((int64_t)page * a.kv_heads + p.kv_head) * a.page + t % (int)a.page;
+}
+
+// The tile that begins in that row, without what is of the step's row itself.
 template <int D>
 static __device__ __forceinline__ void load_tile(struct row_tile<D> &to, const struct attend &a,
-                                                 const int32_t *table, const struct row_part &p,
-                                                 int t0) {
+                                                 int64_t row, const struct row_part &p, int t0) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    int64_t row = cache_row(a, table, p.kv_head, t0);
     const uint4 *k = (const uint4 *)((const uint16_t *)a.k + (row + g) * D) + t;
     const uint4 *v = (const uint4 *)((const uint16_t *)a.v + (row + 2 * t) * D) + g;
 #pragma unroll
@@ -199,6 +213,20 @@ static __device__ __forceinline__ void load_tile(struct row_tile<D> &to, const s
         for (int c = 0; c < D / 64; c++)
             to.v[c][i] =
                 there ? __ldcg(v + (i % 2 + i / 2 * 8) * (D / 8) + c * 8) : make_uint4(0, 0, 0, 0);
+    }
+}
+
+// Asks the cache for the warp's tiles after the first, 31 at most.
+template <int D>
+static __device__ __forceinline__ void expect_tiles(const struct attend &a,
+                                                    const struct row_part &p, int pages, int t,
+                                                    int step) {
+    int line = (int)threadIdx.x % 32 * 128;
+    for (int at = 1; at < 32 && t + at * step < p.to; at++) {
+        int64_t from = row_of(a, p, pages, at, t + at * step) * D * 2 + line;
+        if (line >= KEYS * D * 2) continue;
+        asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)a.k + from));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)a.v + from));
     }
 }
 
@@ -383,7 +411,7 @@ static __device__ __forceinline__ void add_up(const struct row_memory<D> &m,
 
 // Grid: clusters of f.blocks blocks, a kv head's queries each (x); a row (y).
 template <int D, bool BRAIN>
-static __global__ void __launch_bounds__(THREADS, 3)
+static __global__ void __launch_bounds__(THREADS, 2)
     row_kernel(const __grid_constant__ struct attend_row f) {
 #if __CUDA_ARCH__ >= 900
     extern __shared__ uint4 memory[];
@@ -401,14 +429,10 @@ static __global__ void __launch_bounds__(THREADS, 3)
     struct elements<D> x[TASKS], norm[TASKS];
     int t = p.from + warp * KEYS, step = KEYS * WARPS;
     bool any = t < p.to;
-    if (any && a.early) load_tile<D>(tile, a, table, p, t);
-    if (a.early)
-        for (int later = t + step; later < p.to; later += step) {
-            int64_t from = cache_row(a, table, p.kv_head, later) * D * 2 + threadIdx.x % 32 * 128;
-            if (threadIdx.x % 32 * 128 >= KEYS * D * 2) break;
-            asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)a.k + from));
-            asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)a.v + from));
-        }
+    int pages = next_pages(a, table, p, t, step);
+    int64_t begin = row_of(a, p, pages, 0, t);
+    if (any && a.early) load_tile<D>(tile, a, begin, p, t);
+    if (a.early) expect_tiles<D>(a, p, pages, t, step);
     make_waves<D>(m, f, row);
     for (int i = threadIdx.x; i < (QUERIES - p.heads) * (D + 8) / 2; i += THREADS)
         ((uint32_t *)m.q[p.heads])[i] = 0;
@@ -419,21 +443,22 @@ static __global__ void __launch_bounds__(THREADS, 3)
     float scale = scale_of(a, p.last) * (a.soft_cap > 0 ? 1.0f : LOG2E);
     __syncthreads();
     wait_for_input();
-    if (!has_keys) task[0].of = task[1].of = task[2].of = NULL;
 #pragma unroll
     for (int k = 0; k < TASKS; k++)
-        if (task[k].of)
+        if (task[k].of && has_keys)
             x[k] = elements_at<D>(task[k].of->p + row * task[k].of->ld + task[k].head * D);
-    if (any && !a.early) load_tile<D>(tile, a, table, p, t);
+    if (any && !a.early) load_tile<D>(tile, a, begin, p, t);
 #pragma unroll
     for (int k = 0; k < TASKS; k++)
-        if (task[k].of) make_ready<D, BRAIN>(m, f, slot, task[k], x[k], norm[k], scale);
+        if (task[k].of && has_keys) make_ready<D, BRAIN>(m, f, slot, task[k], x[k], norm[k], scale);
     __syncthreads();
     r.top[0] = r.top[1] = -INFINITY;
-    for (; t < p.to; t += step) {
+    for (int at = 1; t < p.to; at++, t += step) {
         if (p.last - t < KEYS) put_own<D>(tile, m, p.last - t);
         attend_keys<D, BRAIN>(r, tile, m, a, p, t);
-        if (t + step < p.to) load_tile<D>(tile, a, table, p, t + step);
+        if (at % 32 == 0) pages = next_pages(a, table, p, t + step, step);
+        int64_t next = row_of(a, p, pages, at % 32, t + step);
+        if (t + step < p.to) load_tile<D>(tile, a, next, p, t + step);
     }
     note_warp<D>(m, r);
     __syncthreads();

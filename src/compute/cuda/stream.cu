@@ -3,25 +3,27 @@
 
 #include "compute/cuda/product_tiles.cuh"
 
+enum { STREAM_FEW = 8, STREAM_MANY = 16 }; // warps of a block
+
 struct stream {
     struct matrix w[LINEAR_MAX];
-    int first[LINEAR_MAX]; // the first pair of outputs of each
-    int count, pairs;
+    int first[LINEAR_MAX]; // the first item of each
+    int count, items;
     struct stream_shape shape;
     struct stream_x x;
     bool add; // to y, which is not overwritten
     struct gating gating;
 };
 
-// GATED: a pair is an output of w[0] and the same of w[1], and y of w[0] is what the gate lets
-// through. Else it is two outputs that follow each other.
-template <class Format, bool GATED>
-static __global__ void __launch_bounds__(STREAM_THREADS, 2)
+// GATED: an item is an output of w[0] and the same of w[1], and y of w[0] is what the gate lets
+// through. Else it is one output, or two that follow each other.
+template <class Format, bool GATED, int WARPS>
+static __global__ void __launch_bounds__(WARPS * 32) __maxnreg__(WARPS == STREAM_FEW ? 64 : 96)
     stream_kernel(const __grid_constant__ struct stream f) {
     extern __shared__ uint4 shared[];
     const int size = Format::DEPTH * Format::STAGE;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    char *ring = (char *)shared + warp * size, *x = (char *)shared + STREAM_WARPS * size;
+    char *ring = (char *)shared + warp * size, *x = (char *)shared + WARPS * size;
     auto which = [&](int item) {
         int m = 0;
         while (!GATED && m + 1 < f.count && item >= f.first[m + 1]) m++;
@@ -30,13 +32,14 @@ static __global__ void __launch_bounds__(STREAM_THREADS, 2)
     auto rows = [&](int item) {
         if (GATED) return Format::pair(f.w[0], f.w[1], item, item);
         int m = which(item);
-        int64_t row = (int64_t)(item - f.first[m]) * 2, last = f.w[m].out - 1;
+        int64_t row = (int64_t)(item - f.first[m]) * Format::ROWS, last = f.w[m].out - 1;
         return Format::pair(f.w[m], f.w[m], row, row < last ? row + 1 : last);
     };
+    struct held_norm<WARPS> norm = {};
+    if (f.x.normed) norm = hold_norm<WARPS>(f.x, f.shape.in);
     auto ready = [&] {
-        expect_norm(f.x, f.shape.in);
         wait_for_input();
-        stage_row<Format>(x, f.x, f.shape.in);
+        stage_row<Format, WARPS>(x, f.x, f.shape.in, norm);
         __syncthreads();
     };
     auto done = [&](int item, const float sum[2]) {
@@ -48,8 +51,8 @@ static __global__ void __launch_bounds__(STREAM_THREADS, 2)
                                    sum[1] + (bias[1] ? bias[1][item] : 0.0f), f.gating);
             return;
         }
-        int64_t row = (int64_t)(item - f.first[which(item)]) * 2 + lane;
-        if (lane > 1 || row >= w.out) return;
+        int64_t row = (int64_t)(item - f.first[which(item)]) * Format::ROWS + lane;
+        if (lane >= Format::ROWS || row >= w.out) return;
         float v = (lane ? sum[1] : sum[0]) + (w.bias ? w.bias[row] : 0.0f);
         if (f.add)
             atomicAdd(w.y + row, v); // nobody else adds: not to wait for what is there
@@ -57,17 +60,15 @@ static __global__ void __launch_bounds__(STREAM_THREADS, 2)
             w.y[row] = v;
     };
     stream_items<Format>(
-        ring, blockIdx.x * STREAM_WARPS + warp, gridDim.x * STREAM_WARPS, f.pairs, f.shape, rows,
-        ready, [&](int) { return x; }, done);
+        ring, blockIdx.x * WARPS + warp, gridDim.x * WARPS, f.items, f.shape, rows, ready,
+        [&](int) { return x; }, done);
 }
 
 // --- choosing ------------------------------------------------------------------------------------
 
 // Blocks a processor where two have room, each with a ring: the next launch's take the place of
 // those that end.
-enum { STREAM_BLOCKS = 2 };
-typedef four_format<2, 3> four;
-typedef dense_format<4, 4> dense;
+enum { STREAM_BLOCKS = 2, ALONE_MOST = 3 }; // ALONE_MOST: rows of a warp
 
 static bool begins_at(const void *p, int64_t step, size_t align) {
     return ((uintptr_t)p | (uintptr_t)step * 2) % align == 0;
@@ -78,25 +79,53 @@ static bool sides_begin_at(const struct weight *w, size_t align) {
            begins_at(w->biases.data, w->biases.stride[0], align);
 }
 
-template <class Format, bool GATED>
-static bool launch_stream(struct context *c, const struct stream &f) {
-    size_t size =
-        (size_t)STREAM_WARPS * Format::DEPTH * Format::STAGE + Format::x_bytes(f.shape.in);
+template <class Format, bool GATED, int WARPS>
+static bool launch_stream(struct context *c, struct stream f) {
+    size_t size = (size_t)WARPS * Format::DEPTH * Format::STAGE + Format::x_bytes(f.shape.in);
     const struct cuda *d = c->dev->cuda;
-    if (size > d->block_shared || (f.x.normed && f.shape.in > STREAM_HOLD * 8 * STREAM_THREADS))
-        return false;
+    int held = held_of<WARPS>() * 8 * WARPS * 32;
+    if (size > d->block_shared || (f.x.normed && f.shape.in > held)) return false;
+    for (int i = 0; i < (GATED ? 1 : f.count); i++) {
+        f.first[i] = f.items;
+        f.items += (int)ceil_div(f.w[i].out, GATED ? 1 : Format::ROWS);
+    }
     int64_t blocks = STREAM_BLOCKS * (size + 1024) <= d->all_shared ? STREAM_BLOCKS : 1;
-    int64_t most = blocks * d->processors, need = ceil_div(f.pairs, STREAM_WARPS);
-    auto kernel = stream_kernel<Format, GATED>;
+    int64_t most = blocks * d->processors, need = ceil_div(f.items, WARPS);
+    auto kernel = stream_kernel<Format, GATED, WARPS>;
     if (allow_shared(c, "linear", kernel, size))
-        launch(c, "linear", kernel, dim3((unsigned)(need < most ? need : most)), STREAM_THREADS,
-               size, f);
+        launch(c, "linear", kernel, dim3((unsigned)(need < most ? need : most)), WARPS * 32, size,
+               f);
     return true;
 }
 
+// A long row is staged once a processor: twice as many warps share it.
 template <class Format>
-static bool launch_stream(struct context *c, const struct stream &f, bool gated) {
-    return gated ? launch_stream<Format, true>(c, f) : launch_stream<Format, false>(c, f);
+static bool launch_long(struct context *c, const struct stream &f, bool gated) {
+    return gated ? launch_stream<Format, true, STREAM_MANY>(c, f)
+                 : launch_stream<Format, false, STREAM_MANY>(c, f);
+}
+
+// Pairs of rows share the reads of x; few rows are done earlier one by one, where that spreads them
+// better over the warps.
+template <class Pairs, class Alone>
+static bool launch_short(struct context *c, const struct stream &f, bool gated) {
+    int64_t warps = (int64_t)STREAM_BLOCKS * STREAM_FEW * c->dev->cuda->processors, rows = 0;
+    for (int i = 0; i < f.count; i++) rows += f.w[i].out;
+    int64_t alone = ceil_div(rows, warps), paired = 2 * ceil_div(ceil_div(rows, 2), warps);
+    if (gated) return launch_stream<Pairs, true, STREAM_FEW>(c, f);
+    return alone < paired && alone <= ALONE_MOST ? launch_stream<Alone, false, STREAM_FEW>(c, f)
+                                                 : launch_stream<Pairs, false, STREAM_FEW>(c, f);
+}
+
+// The longest rows leave room for fewer stages.
+static bool launch_any(struct context *c, const struct stream &f, bool four_bits, bool gated) {
+    bool is_long = f.shape.in > held_of<STREAM_FEW>() * 8 * STREAM_FEW * 32;
+    if (four_bits)
+        return (is_long && (launch_long<four_format<2, 2, 4>>(c, f, gated) ||
+                            launch_long<four_format<2, 2, 3>>(c, f, gated))) ||
+               launch_short<four_format<2, 2, 4>, four_format<1, 2, 8>>(c, f, gated);
+    return (is_long && launch_long<dense_format<2, 4, 3>>(c, f, gated)) ||
+           launch_short<dense_format<2, 4, 4>, dense_format<1, 4, 8>>(c, f, gated);
 }
 
 bool cuda_around(struct context *c, const struct around *a) {
@@ -119,9 +148,6 @@ bool cuda_around(struct context *c, const struct around *a) {
         if (!same_kind(w[0], w[i]) || (four_bits && !sides_begin_at(w[i], 4))) return false;
         if (four_bits && !sides_begin_at(w[i], 16)) f.shape.wide = false;
         f.w[i] = matrix_of(w[i], (float *)a->y[is_gated ? 0 : i].data, 0);
-        f.first[i] = f.pairs;
-        if (!is_gated) f.pairs += (int)ceil_div(w[i]->out, 2);
     }
-    if (is_gated) f.pairs = (int)w[0]->out;
-    return four_bits ? launch_stream<four>(c, f, is_gated) : launch_stream<dense>(c, f, is_gated);
+    return launch_any(c, f, four_bits, is_gated);
 }

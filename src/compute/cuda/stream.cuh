@@ -1,5 +1,5 @@
-// Products of one row, bound by reading weights. A warp takes two outputs at a time and streams
-// their rows through a ring of its own in shared memory, so that tens of kilobytes of each
+// Products of one row, bound by reading weights. A warp takes an output or two at a time and
+// streams their rows through a ring of its own in shared memory, so that tens of kilobytes of each
 // processor are always on their way. The rings are filled before a kernel waits for its input:
 // memory is busy while the kernel before ends. x is staged once a block:
 // - for 4-bit codes in fixed point of 16 bits a block of 32, as two digits of 8 bits that meet the
@@ -9,8 +9,6 @@
 #define COMPUTE_CUDA_STREAM_CUH
 
 #include "compute/cuda/product.cuh"
-
-enum { STREAM_WARPS = 8, STREAM_THREADS = STREAM_WARPS * 32 };
 
 // What a lane's copies of two rows begin at. `side`: those of its share of scales or biases.
 struct row_pair {
@@ -58,11 +56,12 @@ static __device__ __forceinline__ int dot32(uint4 codes, const struct digits &x)
     return high * 256 + (int)low;
 }
 
-// Affine codes of 4 bits with BF16 scales and biases. BLOCKS of 32 elements a lane in a stage.
-template <int BLOCKS, int RING> struct four_format {
-    static const int STEP = 1024 * BLOCKS, DEPTH = RING;
+// Affine codes of 4 bits with BF16 scales and biases. ITEM rows at a time, BLOCKS of 32 elements a
+// lane in a stage.
+template <int ITEM, int BLOCKS, int RING> struct four_format {
+    static const int ROWS = ITEM, STEP = 1024 * BLOCKS, DEPTH = RING;
     static const int CODES = 512 * BLOCKS, SIDE = 64 * BLOCKS, PIECES = SIDE / 16;
-    static const int STAGE = 2 * CODES + 4 * SIDE;
+    static const int STAGE = ROWS * (CODES + 2 * SIDE);
 
     // x: four planes of digits, 16 bytes a block of 32 elements each, then each block's scale and
     // sum.
@@ -70,18 +69,18 @@ template <int BLOCKS, int RING> struct four_format {
         return (size_t)((in + STEP - 1) / STEP) * STEP / 32 * 72;
     }
 
-    // Codes, and of a lane the array that it copies of: scales of both rows, then biases.
+    // Codes, and of a lane the array that it copies of: scales of the rows, then biases.
     static __device__ __forceinline__ struct row_pair pair(const struct matrix &a,
                                                            const struct matrix &b, int64_t ra,
                                                            int64_t rb) {
         struct row_pair p;
         int which = threadIdx.x % 32 / PIECES;
-        const struct matrix &m = which % 2 ? b : a;
-        int64_t row = which % 2 ? rb : ra;
+        const struct matrix &m = which % ROWS ? b : a;
+        int64_t row = which % ROWS ? rb : ra;
         p.codes[0] = (const char *)a.data + ra * a.ld * 4;
         p.codes[1] = (const char *)b.data + rb * b.ld * 4;
-        p.side = which / 2 % 2 ? (const char *)m.biases + row * m.ld_biases * 2
-                               : (const char *)m.scales + row * m.ld_scales * 2;
+        p.side = which / ROWS % 2 ? (const char *)m.biases + row * m.ld_biases * 2
+                                  : (const char *)m.scales + row * m.ld_scales * 2;
         return p;
     }
 
@@ -89,15 +88,15 @@ template <int BLOCKS, int RING> struct four_format {
                                                  const struct stream_shape &s, int k) {
         int lane = threadIdx.x % 32;
 #pragma unroll
-        for (int r = 0; r < 2; r++)
+        for (int r = 0; r < ROWS; r++)
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++) {
                 int at = (b * 32 + lane) * 16;
                 copy_some16(to + r * CODES + at, p.codes[r] + k / 2 + at,
                             k + at * 2 < s.in ? 16 : 0);
             }
-        if (lane >= 4 * PIECES) return;
-        char *side = to + 2 * CODES + lane / PIECES * SIDE;
+        if (lane >= 2 * ROWS * PIECES) return;
+        char *side = to + ROWS * CODES + lane / PIECES * SIDE;
         const char *from = p.side + (k >> s.group_shift) * 2;
         int left = (s.in - k) >> s.group_shift << 1;
         if (s.wide) {
@@ -113,7 +112,7 @@ template <int BLOCKS, int RING> struct four_format {
     }
 
     static __device__ __forceinline__ float side_at(const char *stage, int array, int group) {
-        uint32_t v = *(const uint16_t *)(stage + 2 * CODES + array * SIDE + group * 2);
+        uint32_t v = *(const uint16_t *)(stage + ROWS * CODES + array * SIDE + group * 2);
         return __uint_as_float(v << 16);
     }
 
@@ -127,10 +126,10 @@ template <int BLOCKS, int RING> struct four_format {
             struct digits d = {{plane[0], plane[blocks]}, {plane[2 * blocks], plane[3 * blocks]}};
             float2 scale = ((const float2 *)(x + (size_t)blocks * 64))[at];
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
+            for (int r = 0; r < ROWS; r++) {
                 int t = dot32(*(const uint4 *)(stage + r * CODES + own * 16), d);
                 sum[r] = fmaf(side_at(stage, r, group), scale.x * (float)t, sum[r]);
-                sum[r] = fmaf(side_at(stage, 2 + r, group), scale.y, sum[r]);
+                sum[r] = fmaf(side_at(stage, ROWS + r, group), scale.y, sum[r]);
             }
         }
     }
@@ -167,10 +166,10 @@ template <int BLOCKS, int RING> struct four_format {
     }
 };
 
-// Dense BF16. BLOCKS of 8 elements a lane in a stage.
-template <int BLOCKS, int RING> struct dense_format {
-    static const int STEP = 256 * BLOCKS, DEPTH = RING;
-    static const int CODES = 512 * BLOCKS, STAGE = 2 * CODES;
+// Dense BF16. ITEM rows at a time, BLOCKS of 8 elements a lane in a stage.
+template <int ITEM, int BLOCKS, int RING> struct dense_format {
+    static const int ROWS = ITEM, STEP = 256 * BLOCKS, DEPTH = RING;
+    static const int CODES = 512 * BLOCKS, STAGE = ROWS * CODES;
 
     static __host__ __device__ size_t x_bytes(int in) {
         return (size_t)((in + STEP - 1) / STEP) * STEP * 2;
@@ -188,7 +187,7 @@ template <int BLOCKS, int RING> struct dense_format {
                                                  const struct stream_shape &s, int k) {
         int lane = threadIdx.x % 32;
 #pragma unroll
-        for (int r = 0; r < 2; r++)
+        for (int r = 0; r < ROWS; r++)
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++) {
                 int at = (b * 32 + lane) * 16;
@@ -212,13 +211,14 @@ template <int BLOCKS, int RING> struct dense_format {
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
             int at = (b * 32 + lane) * 16;
-            float u[8], v[2][8];
+            float u[8], v[8];
             widen(u, *(const uint4 *)(x + k * 2 + at));
-            widen(v[0], *(const uint4 *)(stage + at));
-            widen(v[1], *(const uint4 *)(stage + CODES + at));
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                sum[0] = fmaf(u[i], v[0][i], sum[0]), sum[1] = fmaf(u[i], v[1][i], sum[1]);
+            for (int r = 0; r < ROWS; r++) {
+                widen(v, *(const uint4 *)(stage + r * CODES + at));
+#pragma unroll
+                for (int i = 0; i < 8; i++) sum[r] = fmaf(u[i], v[i], sum[r]);
+            }
         }
     }
 
@@ -236,9 +236,6 @@ struct stream_x {
     float eps;
 };
 
-// Units of 8 elements that a thread holds: a row that is normed has no more.
-enum { STREAM_HOLD = 8 };
-
 // From memory that the launch before may have written; elsewhere all are `other`.
 static __device__ __forceinline__ void load_eight(float to[8], const float *from, bool there,
                                                   float other) {
@@ -249,41 +246,53 @@ static __device__ __forceinline__ void load_eight(float to[8], const float *from
     to[4] = b.x, to[5] = b.y, to[6] = b.z, to[7] = b.w;
 }
 
-// Has the norm's weights, which come from memory, in the cache when they are needed.
-static __device__ __forceinline__ void expect_norm(const struct stream_x &x, int in) {
-    for (int i = threadIdx.x * 32; x.norm && i < in; i += STREAM_THREADS * 32)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(x.norm + i));
+// Units of 8 elements that a thread of a block of so many warps holds at once; a row that is normed
+// has no more.
+template <int WARPS> static __host__ __device__ constexpr int held_of() { return WARPS / 4; }
+
+// The norm's weights of a thread's units, which need not wait for x.
+template <int WARPS> struct held_norm { float w[held_of<WARPS>()][8]; };
+
+template <int WARPS>
+static __device__ __forceinline__ struct held_norm<WARPS> hold_norm(const struct stream_x &x,
+                                                                    int in) {
+    struct held_norm<WARPS> n;
+#pragma unroll
+    for (int i = 0; i < held_of<WARPS>(); i++) {
+        int at = ((int)threadIdx.x + i * WARPS * 32) * 8;
+        load_eight(n.w[i], x.norm + at, x.norm && at < in, 1);
+    }
+    return n;
 }
 
 // By a block.
-template <class Format>
-static __device__ __forceinline__ void stage_row(char *to, const struct stream_x &x, int in) {
+template <class Format, int WARPS>
+static __device__ __forceinline__ void stage_row(char *to, const struct stream_x &x, int in,
+                                                 const struct held_norm<WARPS> &norm) {
+    const int HELD = held_of<WARPS>(), THREADS = WARPS * 32;
     int units = (in + Format::STEP - 1) / Format::STEP * Format::STEP / 8;
-    for (int base = 0; base < units; base += STREAM_HOLD * STREAM_THREADS) {
+    for (int base = 0; base < units; base += HELD * THREADS) {
         int u0 = base + (int)threadIdx.x;
-        float v[STREAM_HOLD][8], sum = 0;
+        float v[HELD][8], sum = 0;
 #pragma unroll
-        for (int i = 0; i < STREAM_HOLD; i++) {
-            int at = (u0 + i * STREAM_THREADS) * 8;
-            float w[8];
+        for (int i = 0; i < HELD; i++) {
+            int at = (u0 + i * THREADS) * 8;
             load_eight(v[i], x.x + at, at < in, 0);
-            if (!x.normed) continue;
-            load_eight(w, x.norm + at, at < in && x.norm, 1);
-#pragma unroll
-            for (int k = 0; k < 8; k++) sum += v[i][k] * v[i][k], v[i][k] *= w[k];
         }
         if (x.normed) {
+#pragma unroll
+            for (int i = 0; i < HELD * 8; i++) sum += v[i / 8][i % 8] * v[i / 8][i % 8];
             float by = 1.0f / sqrtf(block_sum(sum) / (float)in + x.eps);
 #pragma unroll
-            for (int i = 0; i < STREAM_HOLD * 8; i++) v[i / 8][i % 8] *= by;
+            for (int i = 0; i < HELD * 8; i++) v[i / 8][i % 8] *= by * norm.w[i / 8][i % 8];
         }
 #pragma unroll
-        for (int i = 0; i < STREAM_HOLD; i++)
-            if (u0 + i * STREAM_THREADS < units) Format::put(to, in, u0 + i * STREAM_THREADS, v[i]);
+        for (int i = 0; i < HELD; i++)
+            if (u0 + i * THREADS < units) Format::put(to, in, u0 + i * THREADS, v[i]);
     }
 }
 
-// The ring of a warp: what comes next, item by item (a pair of rows), stage by stage.
+// The ring of a warp: what comes next, item by item (a row or two), stage by stage.
 template <class Format, class Pair> struct feeder {
     char *ring;
     int item, step, end, k, slot;
@@ -309,7 +318,7 @@ template <class Format, class Pair> struct feeder {
 };
 
 // A warp's items: at(item) gives the rows, x_of(item) the staged x, done(item, sums) takes the sums
-// of both rows, which all lanes have. ready() is called once the ring is full.
+// of its rows, which all lanes have. ready() is called once the ring is full.
 template <class Format, class Pair, class Ready, class X, class Done>
 static __device__ __forceinline__ void stream_items(char *ring, int first, int step, int end,
                                                     const struct stream_shape &s, const Pair &at,
@@ -333,7 +342,8 @@ static __device__ __forceinline__ void stream_items(char *ring, int first, int s
             Format::dot(sum, ring + slot * Format::STAGE, x, s, k);
             slot = slot + 1 == Format::DEPTH ? 0 : slot + 1;
         }
-        sum[0] = warp_sum(sum[0]), sum[1] = warp_sum(sum[1]);
+#pragma unroll
+        for (int r = 0; r < Format::ROWS; r++) sum[r] = warp_sum(sum[r]);
         done(item, sum);
     }
 }

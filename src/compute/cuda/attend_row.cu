@@ -113,17 +113,31 @@ static __device__ __forceinline__ struct elements<D> norm_weights(const struct a
     return elements_at<D>(t.of->norm + (t.of->norm_each ? t.head * D : 0));
 }
 
+// A thread's pair of the row's rotation, asked for before what it takes is needed.
+struct angle {
+    bool there;
+    int pos;
+    float freq;
+};
+
+static __device__ __forceinline__ struct angle angle_of(const struct attend_row &f, int64_t row) {
+    const struct rotation &r = f.r;
+    struct angle t = {f.turned && (int)threadIdx.x < (int)r.pairs, 0, 0};
+    if (!t.there) return t;
+    bool is_long = r.long_freq && r.length[row] > r.longest;
+    t.pos = r.pos[row], t.freq = (is_long ? r.long_freq : r.freq)[threadIdx.x];
+    return t;
+}
+
 // Sines and cosines of the row, by the block.
 template <int D>
-static __device__ __forceinline__ void make_waves(struct row_memory<D> &m,
-                                                  const struct attend_row &f, int64_t row) {
-    const struct rotation &r = f.r;
-    if (!f.turned) return;
-    const float *freq = r.long_freq && r.length[row] > r.longest ? r.long_freq : r.freq;
-    for (int i = threadIdx.x; i < (int)r.pairs; i += THREADS) {
-        sincosf((float)r.pos[row] * freq[i], &m.wave[i].x, &m.wave[i].y);
-        m.wave[i].x *= r.scale, m.wave[i].y *= r.scale;
-    }
+static __device__ __forceinline__ void make_waves(struct row_memory<D> &m, const struct angle &t,
+                                                  float scale) {
+    static_assert(D / 2 <= THREADS, "a thread has one pair");
+    if (!t.there) return;
+    float2 w;
+    sincosf((float)t.pos * t.freq, &w.x, &w.y);
+    m.wave[threadIdx.x] = make_float2(w.x * scale, w.y * scale);
 }
 
 // Element i of a head in shared memory, turned.
@@ -420,6 +434,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     int warp = threadIdx.x / 32, rank = (int)blockIdx.x % f.blocks;
     int64_t row = blockIdx.y;
     cluster_arrive();
+    struct angle angle = angle_of(f, row);
     struct row_part p = part_of(f, row, (int)blockIdx.x / f.blocks, rank);
     const int32_t *table = a.table + a.seq[row] * a.pages;
     bool has_keys = p.from < p.to, owns = p.to == p.last + 1 && has_keys;
@@ -433,7 +448,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     int64_t begin = row_of(a, p, pages, 0, t);
     if (any && a.early) load_tile<D>(tile, a, begin, p, t);
     if (a.early) expect_tiles<D>(a, p, pages, t, step);
-    make_waves<D>(m, f, row);
+    make_waves<D>(m, angle, f.r.scale);
     for (int i = threadIdx.x; i < (QUERIES - p.heads) * (D + 8) / 2; i += THREADS)
         ((uint32_t *)m.q[p.heads])[i] = 0;
 #pragma unroll
@@ -542,6 +557,7 @@ bool attend_row(struct context *c, const struct attend *a, const struct placed *
         if (((uintptr_t)all[i]->p | (uintptr_t)all[i]->norm) % 8 || all[i]->ld % 2) return false;
     f.normed = how->normed, f.eps = how->eps, f.turned = how->rope != NULL;
     if (how->rope) f.r = rotation_of(placed->rows, how->rope);
+    if (f.r.pairs * 2 > a->k_width) return false;
     f.parts_of_group = (int)ceil_div(a->group, QUERIES);
     f.a.early = c->dev->cuda->is_recording;
     bool brain = a->type == DT_BF16;

@@ -493,16 +493,182 @@ static void test_logits_top(void **state) {
     assert_true(fabs(sum - want) < 1e-9);
 }
 
+// --- from the best of a row ----------------------------------------------------------------------
+
+enum { MANY = 3000 }; // tokens, of which SAMPLER_BEST are given
+
+struct row {
+    float all[MANY], best[SAMPLER_BEST];
+    int32_t id[MANY];
+    struct best_logits given;
+};
+
+static const float *rows_logits;
+
+static int by_rank(const void *a, const void *b) {
+    int32_t i = *(const int32_t *)a, k = *(const int32_t *)b;
+    float x = rows_logits[i], y = rows_logits[k];
+    x = isnan(x) ? -INFINITY : x;
+    y = isnan(y) ? -INFINITY : y;
+    return x != y ? (x < y ? 1 : -1) : (i > k) - (i < k);
+}
+
+// What top_logits of compute.h tells of a row, by its definition.
+static void give_best(struct row *r, float cooling) {
+    double others = 0, cooled = 0;
+    for (int i = 0; i < MANY; i++) r->id[i] = i;
+    rows_logits = r->all;
+    qsort(r->id, MANY, sizeof *r->id, by_rank);
+    for (int i = 0; i < SAMPLER_BEST; i++)
+        r->best[i] = isnan(r->all[r->id[i]]) ? -INFINITY : r->all[r->id[i]];
+    for (int i = SAMPLER_BEST; i < MANY; i++) {
+        double below = (double)r->all[r->id[i]] - r->best[SAMPLER_BEST - 1];
+        if (isnan(below)) continue;
+        others += exp(below);
+        cooled += exp(below * cooling);
+    }
+    r->given = (struct best_logits){SAMPLER_BEST, r->best, r->id, (float)others, (float)cooled};
+}
+
+static double random_part(uint64_t *state) { // [0, 1)
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*state >> 33) / 0x1p31;
+}
+
+static double normal(uint64_t *state) {
+    double sum = 0;
+    for (int i = 0; i < 12; i++) sum += random_part(state);
+    return sum - 6;
+}
+
+// Peaked as a model's are, or flat, some with many ties, some with what is no number.
+static void make_row(struct row *r, uint64_t *state) {
+    double scale = 1 + 8 * random_part(state), shift = 4 * random_part(state) - 2;
+    int kind = (int)(8 * random_part(state));
+    for (int i = 0; i < MANY; i++) {
+        double x = normal(state) * scale + shift;
+        if (kind == 0) x = floor(x);
+        if (kind == 1 && i % 7 == 0) x = i % 2 ? NAN : -INFINITY;
+        if (kind > 3 && i % 97 == 5) x += 6;
+        r->all[i] = (float)x;
+    }
+}
+
+static bool sometimes(uint64_t *state) { return random_part(state) < 0.35; }
+
+// Nearly any settings, in nearly any order.
+static struct sampling random_settings(uint64_t *state, struct bias *bias) {
+    struct sampling s = sampling_greedy();
+    s.seed = (uint64_t)(random_part(state) * 1e9);
+    if (!sometimes(state)) s.temperature = (float)(0.1 + 1.5 * random_part(state));
+    if (sometimes(state)) s.temperature = 1;
+    if (sometimes(state)) s.top_k = 1 + (int64_t)(400 * random_part(state));
+    if (sometimes(state)) s.top_p = (float)(0.3 + 0.7 * random_part(state));
+    if (sometimes(state)) s.min_p = (float)(0.2 * random_part(state));
+    if (sometimes(state)) s.repetition_penalty = (float)(0.8 + random_part(state));
+    if (sometimes(state)) s.presence_penalty = (float)random_part(state);
+    if (sometimes(state)) s.frequency_penalty = (float)(random_part(state) - 0.2);
+    if (sometimes(state)) s.penalty_window = (int64_t)(60 * random_part(state));
+    if (sometimes(state)) s.dry_multiplier = (float)random_part(state);
+    if (sometimes(state)) s.min_keep = (int64_t)(30 * random_part(state));
+    if (random_part(state) < 0.1) s.xtc_probability = 0.5f;
+    if (random_part(state) < 0.1) s.typical_p = 0.7f;
+    if (random_part(state) < 0.1) s.top_n_sigma = 2;
+    if (random_part(state) < 0.1) s.dynatemp_range = 0.3f;
+    if (random_part(state) < 0.1) s.mirostat = 2;
+    s.bias = bias;
+    for (s.biases = 0; s.biases < 3 && sometimes(state); s.biases++)
+        bias[s.biases] = (struct bias){(int32_t)(MANY * random_part(state)),
+                                       sometimes(state) ? -INFINITY : (float)normal(state)};
+    for (size_t i = s.filters; i > 1 && sometimes(state); i--) {
+        size_t k = (size_t)(random_part(state) * (double)i);
+        unsigned char f = s.chain[k];
+        s.chain[k] = s.chain[i - 1];
+        s.chain[i - 1] = f;
+    }
+    return s;
+}
+
+// A sequence drawn from all logits, and one from the best wherever they are enough. Returns how
+// often they were not.
+static int same_tokens(const struct sampling *s, uint64_t *state, int tokens) {
+    static struct row r;
+    struct sampler *all = sampler_open(s, MANY), *best = sampler_open(s, MANY);
+    int32_t history[80];
+    int not = 0;
+    for (int i = 0; i < tokens; i++) {
+        make_row(&r, state);
+        give_best(&r, sampler_cooling(best));
+        history[i] = sampler_next(all, r.all, history, (size_t)i);
+        int32_t id = sampler_next_best(best, &r.given, history, (size_t)i);
+        not += id < 0;
+        if (id < 0) id = sampler_next(best, r.all, history, (size_t)i);
+        assert_int_equal(id, history[i]);
+        if (sometimes(state)) history[i] = (int32_t)(200 * random_part(state));
+    }
+    sampler_close(all);
+    sampler_close(best);
+    return not ;
+}
+
+static void test_best_is_enough(void **state) {
+    (void)state;
+    enum { SEQUENCES = 300, TOKENS = 24 };
+    uint64_t random = 5;
+    int not = 0;
+    for (int i = 0; i < SEQUENCES; i++) {
+        struct bias bias[3];
+        struct sampling s = random_settings(&random, bias);
+        not += same_tokens(&s, &random, TOKENS);
+    }
+    print_message("%d of %d rows were wanted whole\n", not, SEQUENCES * TOKENS);
+    assert_true(not < SEQUENCES * TOKENS / 2);
+    struct sampling usual = hot(0.7f);
+    usual.repetition_penalty = 1.1f;
+    usual.top_k = 40;
+    usual.top_p = 0.95f;
+    assert_int_equal(same_tokens(&usual, &random, 80), 0);
+}
+
+// Others weigh as much as the best, and some of the best fall behind others.
+static void test_others_matter(void **state) {
+    (void)state;
+    static struct row r;
+    enum { TOKENS = 400, SEEN = 120 };
+    uint64_t random = 9;
+    struct sampling cases[4] = {hot(1), hot(1.4f), hot(0.8f), hot(1)};
+    cases[2].repetition_penalty = 1.5f;
+    cases[3].repetition_penalty = 1.5f;
+    cases[3].top_k = 200;
+    for (int c = 0; c < 4; c++) {
+        struct sampler *all = sampler_open(&cases[c], MANY), *best = sampler_open(&cases[c], MANY);
+        int not = 0;
+        for (int i = 0; i < TOKENS; i++) {
+            for (int k = 0; k < MANY; k++) r.all[k] = (float)normal(&random) + 3;
+            give_best(&r, sampler_cooling(best));
+            int32_t want = sampler_next(all, r.all, r.id, SEEN);
+            int32_t id = sampler_next_best(best, &r.given, r.id, SEEN);
+            not += id < 0;
+            if (id < 0) id = sampler_next(best, r.all, r.id, SEEN);
+            assert_int_equal(id, want);
+        }
+        assert_true(not > TOKENS / 4 && not < TOKENS);
+        sampler_close(all);
+        sampler_close(best);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_temperature), cmocka_unit_test(test_top_k),
-        cmocka_unit_test(test_top_p),       cmocka_unit_test(test_min_p),
-        cmocka_unit_test(test_penalties),   cmocka_unit_test(test_greedy_and_odd_logits),
-        cmocka_unit_test(test_seeds),       cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_reference),   cmocka_unit_test(test_mirostat),
-        cmocka_unit_test(test_xtc_chance),  cmocka_unit_test(test_min_tokens),
-        cmocka_unit_test(test_breakers),    cmocka_unit_test(test_chain_names),
-        cmocka_unit_test(test_logits_top),
+        cmocka_unit_test(test_temperature),   cmocka_unit_test(test_top_k),
+        cmocka_unit_test(test_top_p),         cmocka_unit_test(test_min_p),
+        cmocka_unit_test(test_penalties),     cmocka_unit_test(test_greedy_and_odd_logits),
+        cmocka_unit_test(test_seeds),         cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_reference),     cmocka_unit_test(test_mirostat),
+        cmocka_unit_test(test_xtc_chance),    cmocka_unit_test(test_min_tokens),
+        cmocka_unit_test(test_breakers),      cmocka_unit_test(test_chain_names),
+        cmocka_unit_test(test_logits_top),    cmocka_unit_test(test_best_is_enough),
+        cmocka_unit_test(test_others_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

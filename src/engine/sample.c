@@ -210,27 +210,68 @@ double sampler_uniform(struct sampler *s) {
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
+int32_t *sampler_count(struct sampler *s) {
+    if (!s->count) s->count = mem_array((size_t)s->vocab, sizeof *s->count);
+    return s->count;
+}
+
+float sampler_cooling(const struct sampler *s) {
+    return s->s.temperature > 0 ? 1 / s->s.temperature : 1;
+}
+
+static void add_candidate(struct sampler *s, int32_t id, float logit) {
+    s->pick[s->n++] = (struct candidate){isnan(logit) ? -INFINITY : logit, id};
+}
+
+static void begin(struct sampler *s, int64_t n) {
+    s->pick = mem_grow(s->pick, &s->room, (size_t)n, sizeof *s->pick);
+    s->n = s->ordered = 0;
+    s->others = (struct others){0};
+    s->unsure = false;
+}
+
 static void fill(struct sampler *s, const float *logits) {
-    if (!s->pick) {
-        s->pick = mem_array((size_t)s->vocab, sizeof *s->pick);
-        s->count = mem_array((size_t)s->vocab, sizeof *s->count);
-    }
-    for (int64_t i = 0; i < s->vocab; i++)
-        s->pick[i] = (struct candidate){isnan(logits[i]) ? -INFINITY : logits[i], (int32_t)i};
-    s->n = s->vocab;
-    s->sorted = false;
-    for (size_t i = 0; i < s->s.biases; i++)
-        if (s->s.bias[i].id >= 0 && s->s.bias[i].id < s->vocab)
-            s->pick[s->s.bias[i].id].logit += s->s.bias[i].add;
-    for (size_t i = 0; i < s->s.lates && s->made < s->s.min_tokens; i++)
-        if (s->s.late[i] >= 0 && s->s.late[i] < s->vocab) s->pick[s->s.late[i]].logit = -INFINITY;
+    begin(s, s->vocab);
+    for (int64_t i = 0; i < s->vocab; i++) add_candidate(s, (int32_t)i, logits[i]);
+}
+
+static void fill_best(struct sampler *s, const struct best_logits *best) {
+    begin(s, best->n);
+    for (int64_t i = 0; i < best->n; i++) add_candidate(s, best->id[i], best->logit[i]);
+    s->ordered = s->n;
+    if (best->n == s->vocab) return;
+    chain_others(s, best->others, best->cooled);
+}
+
+// Adds to the logit of one token. by_id: all stand in the order of their ids.
+static void change(struct sampler *s, int32_t id, float add, bool by_id) {
+    int64_t i = by_id ? id : 0;
+    if (id < 0 || id >= s->vocab) return;
+    while (i < s->n && s->pick[i].id != id) i++;
+    if (i == s->n)
+        others_changed(s, 1, add <= 0);
+    else
+        s->pick[i].logit = add == -INFINITY ? add : s->pick[i].logit + add;
+}
+
+static void change_some(struct sampler *s) {
+    const struct sampling *p = &s->s;
+    bool by_id = !s->ordered;
+    size_t lates = s->made < p->min_tokens ? p->lates : 0;
+    for (size_t i = 0; i < p->biases; i++) change(s, p->bias[i].id, p->bias[i].add, by_id);
+    for (size_t i = 0; i < lates; i++) change(s, p->late[i], -INFINITY, by_id);
+    if (p->biases || lates) s->ordered = 0;
 }
 
 static void leave_allowed(struct sampler *s) {
     const uint64_t *mask = matcher_mask(s->matcher);
     int64_t tokens = mask ? (int64_t)matcher_tokens(s->matcher) : 0;
-    for (int64_t i = 0; i < s->vocab; i++)
-        if (i >= tokens || !(mask[i / 64] >> (i % 64) & 1)) s->pick[i].logit = -INFINITY;
+    for (int64_t i = 0; i < s->n; i++) {
+        int32_t id = s->pick[i].id;
+        if (id >= tokens || !(mask[id / 64] >> (id % 64) & 1)) s->pick[i].logit = -INFINITY;
+    }
+    others_changed(s, s->others.n, true);
+    s->ordered = 0;
 }
 
 static void apply(struct sampler *s, enum filter f, const int32_t *history, size_t n) {
@@ -249,37 +290,41 @@ static void apply(struct sampler *s, enum filter f, const int32_t *history, size
 
 static void run_chain(struct sampler *s, const int32_t *history, size_t n) {
     const struct sampling *p = &s->s;
-    if (p->mirostat) {
-        chain_temperature(s);
-        chain_mirostat(s);
-        return;
-    }
     bool best = takes_best(p);
-    for (size_t i = 0; i < p->filters; i++) {
+    for (size_t i = 0; i < p->filters && !p->mirostat; i++) {
         enum filter f = p->chain[i];
-        bool history_only = f == FILTER_PENALTIES || f == FILTER_DRY || f == FILTER_TEMPERATURE;
-        if (!best || history_only) apply(s, f, history, n);
+        bool by_history = f == FILTER_PENALTIES || f == FILTER_DRY;
+        if (!by_history) chain_order(s, best ? 1 : ORDERED);
+        if (s->unsure) return;
+        if (!best || by_history || f == FILTER_TEMPERATURE) apply(s, f, history, n);
     }
+    chain_order(s, best ? 1 : ORDERED);
+    if (s->unsure || !p->mirostat) return;
+    chain_temperature(s);
+    chain_mirostat(s);
 }
 
-// Returns where in s->pick the token is. Where the greatest logit is infinite there is nothing to
-// draw from: it is taken.
+// Returns where in s->pick the token is: it goes through the best in order, then through the rest
+// as they stand. Where the greatest logit is infinite there is nothing to draw from: it is taken.
 static int64_t draw(struct sampler *s) {
-    struct candidate best = s->pick[chain_best(s)];
-    if (!isfinite(best.logit)) {
-        s->pick[0] = (struct candidate){0, best.id};
+    if (!isfinite(s->pick[0].logit)) {
+        s->unsure = s->others.n > 0;
+        s->pick[0].logit = 0;
         s->n = 1;
     }
-    s->top = s->n == 1 ? s->pick[0].logit : best.logit;
-    s->sum = chain_sum(s, s->top);
-    double at = sampler_uniform(s) * s->sum;
-    int64_t last = 0; // that has a chance: rounding may leave a rest of `at`
+    s->top = s->pick[0].logit;
+    struct range sum = chain_sum(s, s->top);
+    s->sum = sum.low;
+    double at = sampler_uniform(s), upto = 0;
+    int64_t last = 0; // that has a chance: rounding may leave a rest
     for (int64_t i = 0; i < s->n; i++) {
         double p = exp(s->pick[i].logit - s->top);
         if (p > 0) last = i;
-        at -= p;
-        if (at < 0) return i;
+        upto += p;
+        if (upto > at * sum.high) return i;
+        if (upto > at * sum.low) break;
     }
+    s->unsure = s->unsure || s->others.n > 0;
     return last;
 }
 
@@ -287,19 +332,36 @@ static double chance_of(const struct sampler *s, int64_t i) {
     return exp(s->pick[i].logit - s->top) / s->sum;
 }
 
-int32_t sampler_next(struct sampler *s, const float *logits, const int32_t *history, size_t n) {
-    fill(s, logits);
+// The token from s->pick as it was filled, or -1.
+static int32_t choose(struct sampler *s, const int32_t *history, size_t n) {
+    uint64_t state = s->state;
+    change_some(s);
     if (s->matcher) leave_allowed(s);
-    run_chain(s, history, n);
-    int64_t at = draw(s);
+    if (!s->unsure) run_chain(s, history, n);
+    int64_t at = s->unsure ? 0 : draw(s);
+    if (s->unsure) {
+        s->state = state;
+        return -1;
+    }
     if (s->s.mirostat) s->mu -= s->s.mirostat_eta * (-log2(chance_of(s, at)) - s->s.mirostat_tau);
     s->made++;
     if (s->matcher && !matcher_token(s->matcher, s->pick[at].id)) s->lost = true;
     return s->pick[at].id;
 }
 
+int32_t sampler_next(struct sampler *s, const float *logits, const int32_t *history, size_t n) {
+    fill(s, logits);
+    return choose(s, history, n);
+}
+
+int32_t sampler_next_best(struct sampler *s, const struct best_logits *best, const int32_t *history,
+                          size_t n) {
+    fill_best(s, best);
+    return choose(s, history, n);
+}
+
 size_t sampler_chances(struct sampler *s, struct chance *out, size_t most) {
-    chain_sort(s);
+    chain_order(s, (int64_t)most);
     size_t n = 0;
     for (; n < most && n < (size_t)s->n && isfinite(s->pick[n].logit); n++)
         out[n] = (struct chance){s->pick[n].id, (float)chance_of(s, (int64_t)n)};
@@ -330,4 +392,16 @@ size_t logits_top(const float *logits, int64_t vocab, struct chance *out, size_t
     *sum = total > 0 ? top + log(total) : 0; // no logit is a number
     for (size_t i = 0; i < n; i++) out[i].p = (float)(out[i].p - *sum);
     return n;
+}
+
+size_t best_logits_top(const struct best_logits *best, struct chance *out, size_t most,
+                       double *sum) {
+    double top = best->logit[0], last = best->logit[best->n - 1], total = 0;
+    for (int64_t i = 0; i < best->n; i++)
+        if (best->logit[i] > -INFINITY) total += exp(best->logit[i] - top);
+    if (best->others > 0) total += best->others * exp(last - top);
+    *sum = total > 0 ? top + log(total) : 0; // no logit is a number
+    for (size_t i = 0; i < most; i++)
+        out[i] = (struct chance){best->id[i], (float)(best->logit[i] - *sum)};
+    return most;
 }

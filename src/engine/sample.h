@@ -95,6 +95,23 @@ void sampler_close(struct sampler *s);        // NULL is fine
 // counts as the least logit. The same seed and logits give the same tokens.
 int32_t sampler_next(struct sampler *s, const float *logits, const int32_t *history, size_t n);
 
+// What of a row of logits is enough for nearly every token (top_logits of compute.h): the best, by
+// falling logit, of equals the lowest id first, and how much the others weigh.
+enum { SAMPLER_BEST = 256 };
+struct best_logits {
+    int64_t n;            // SAMPLER_BEST or the vocabulary's size, whichever is less
+    const float *logit;   // [n]
+    const int32_t *id;    // [n]
+    float others, cooled; // sum over the others of exp(logit - logit[n - 1]), and of the same
+                          // exponent divided by the temperature
+};
+// The same token that sampler_next would choose from all logits of the row; or -1, and s as it was,
+// where that depends on others than the best.
+int32_t sampler_next_best(struct sampler *s, const struct best_logits *best, const int32_t *history,
+                          size_t n);
+// By what the exponents of `cooled` are multiplied.
+float sampler_cooling(const struct sampler *s);
+
 struct chance {
     int32_t id;
     float p; // of each token: a probability, or its natural logarithm where a function says so
@@ -107,5 +124,8 @@ float sampler_chance(const struct sampler *s, int32_t id); // one's; 0: it was d
 // The greatest of logits as logarithms of their softmax, best first: at most `most`, in out.
 // Returns how many. *sum: the logarithm of the softmax of any logit is the logit less this.
 size_t logits_top(const float *logits, int64_t vocab, struct chance *out, size_t most, double *sum);
+// The same of the best of a row; most <= best->n.
+size_t best_logits_top(const struct best_logits *best, struct chance *out, size_t most,
+                       double *sum);
 
 #endif

@@ -9,6 +9,21 @@ struct candidate {
     int32_t id;
 };
 
+// What is left beside s->pick of a row of which only the best logits were given. Each filter goes
+// on with them as long as they can't matter, whatever they are.
+struct others {
+    int64_t n;
+    struct candidate bound; // none of them comes before it in the order of candidates
+    // Bounds of their sum of exp(logit - bound.logit): of logits as they are, and as they will be
+    // after the temperature.
+    double low[2], high[2];
+    bool cool; // they are after it
+};
+
+// The best candidates stand in order before anything is compared or summed, or made equal by
+// rounding: so the chain does the same whether it was given only those of a row or all.
+enum { ORDERED = SAMPLER_BEST };
+
 struct sampler {
     struct sampling s;       // its arrays are the sampler's
     int64_t vocab, made;     // made: tokens so far
@@ -17,9 +32,12 @@ struct sampler {
     bool lost;
     double mu; // of mirostat: the most surprise that is let through, in bits
     // Made when the first token is drawn.
-    struct candidate *pick; // [vocab], of which n are left
+    struct candidate *pick; // [n] are left
+    size_t room;            // of pick
     int64_t n;
-    bool sorted;     // by falling logit, then rising id
+    int64_t ordered; // so many of them are the best, best first: by falling logit, then rising id
+    struct others others;
+    bool unsure;     // it takes the others to tell
     double top, sum; // of what is left: the greatest logit, and exp(logit - top) of all
     int32_t *count;  // [vocab] zero between calls
     int32_t *match;  // [matches] of DRY
@@ -27,11 +45,21 @@ struct sampler {
 };
 
 double sampler_uniform(struct sampler *s); // [0, 1)
+int32_t *sampler_count(struct sampler *s); // s->count, made at the first call
 
 // sample_filter.c: each of these changes s->pick and s->n.
-void chain_sort(struct sampler *s);
-int64_t chain_best(const struct sampler *s); // where the greatest logit is, of ties the lowest id
-double chain_sum(const struct sampler *s, double top); // of exp(logit - top)
+// Begins with what is known of the others: sums that a device made in floats.
+void chain_others(struct sampler *s, float sum, float cooled);
+// So many of the others' logits may be lower than they were, or where not `lowered`, higher.
+void others_changed(struct sampler *s, int64_t n, bool lowered);
+// Puts the best k in order, or what is left if that is less. While there are others, those in pick
+// that may come after one of them join them: what stays is all in order, or the chain is unsure.
+void chain_order(struct sampler *s, int64_t k);
+struct range {
+    double low, high;
+};
+struct range chain_sum(const struct sampler *s, double top); // of exp(logit - top)
+// These expect that ORDERED are in order.
 void chain_top_n_sigma(struct sampler *s);
 void chain_top_k(struct sampler *s, int64_t k);
 void chain_typical_p(struct sampler *s);

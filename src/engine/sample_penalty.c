@@ -28,16 +28,25 @@ static float penalized(const struct sampling *p, float logit, int32_t seen) {
     return logit - (p->presence_penalty + p->frequency_penalty * (float)seen);
 }
 
+static bool lowers(const struct sampling *p) {
+    return p->repetition_penalty >= 1 && p->presence_penalty >= 0 && p->frequency_penalty >= 0;
+}
+
 void chain_penalties(struct sampler *s, const int32_t *history, size_t n) {
     if (!penalties_apply(&s->s)) return;
     look_back(s->s.penalty_window, &history, &n);
-    for (size_t i = 0; i < n; i++) s->count[history[i]]++;
+    int32_t *count = sampler_count(s);
+    int64_t seen = 0;
+    for (size_t i = 0; i < n; i++) seen += !count[history[i]]++;
     for (int64_t i = 0; i < s->n; i++) {
         struct candidate *c = &s->pick[i];
-        if (s->count[c->id]) c->logit = penalized(&s->s, c->logit, s->count[c->id]);
+        if (!count[c->id]) continue;
+        c->logit = penalized(&s->s, c->logit, count[c->id]);
+        seen--;
     }
-    for (size_t i = 0; i < n; i++) s->count[history[i]] = 0;
-    s->sorted = false;
+    for (size_t i = 0; i < n; i++) count[history[i]] = 0;
+    others_changed(s, seen, lowers(&s->s));
+    s->ordered = 0;
 }
 
 // DRY (p-e-w, text-generation-webui pull request 5677): a token that would go on repeating what
@@ -77,16 +86,22 @@ void chain_dry(struct sampler *s, const int32_t *history, size_t n) {
         s->match = mem_resize(s->match, s->matches, sizeof *s->match);
     }
     find_matches(s->match, history, n, most);
+    int32_t *count = sampler_count(s);
+    int64_t costs = 0;
     for (size_t i = 1; i < n; i++) {
         int32_t next = history[n - i]; // what came after it there
         bool breaks = p->breakers && breakers_token(p->breakers, next);
         if (s->match[i] < p->dry_allowed_length || s->match[i] == 0 || breaks) continue;
-        if (s->match[i] > s->count[next]) s->count[next] = s->match[i];
+        costs += !count[next];
+        if (s->match[i] > count[next]) count[next] = s->match[i];
     }
     for (int64_t i = 0; i < s->n; i++) {
         struct candidate *c = &s->pick[i];
-        if (s->count[c->id]) c->logit -= dry_cost(p, s->count[c->id]);
+        if (!count[c->id]) continue;
+        c->logit -= dry_cost(p, count[c->id]);
+        costs--;
     }
-    for (size_t i = 1; i < n; i++) s->count[history[n - i]] = 0;
-    s->sorted = false;
+    for (size_t i = 1; i < n; i++) count[history[n - i]] = 0;
+    others_changed(s, costs, true);
+    s->ordered = 0;
 }

@@ -690,17 +690,37 @@ struct tensor argmax(struct context *c, struct tensor to, struct tensor x) {
     return to;
 }
 
+static bool is_matrix(struct tensor t, enum dtype type, int64_t rows, int64_t width) {
+    return t.dims == 2 && t.type == type && tensor_contiguous(t) && t.n[0] == rows &&
+           t.n[1] == width;
+}
+
+void top_logits(struct context *c, const struct top_logits *to, struct tensor x, struct tensor by) {
+    f32_rows(c, "top_logits", "x", x);
+    int64_t k = tensor_width(to->value);
+    want(c,
+         x.dims == 2 && k > 0 && k <= TOP_LOGITS_MOST && k <= x.n[1] &&
+             is_matrix(to->value, DT_F32, x.n[0], k) && is_matrix(to->index, DT_I32, x.n[0], k) &&
+             is_matrix(to->others, DT_F32, x.n[0], 3) && by.dims == 1 && by.type == DT_F32 &&
+             by.n[0] == x.n[0] && tensor_contiguous(by),
+         "top_logits: results do not fit %lld rows of %lld", (long long)x.n[0],
+         (long long)tensor_width(x));
+    size_t mark = scratch_mark(c);
+    if (!c->err.set) ops(c)->top_logits(c, to, x, by);
+    scratch_release(c, mark);
+}
+
 void read_i32(struct context *c, struct tensor t, int32_t *out) {
     want(c, t.type == DT_I32 && tensor_contiguous(t), "read_i32: not a contiguous I32 tensor");
     if (go(c)) ops(c)->read(c, out, t.data, tensor_bytes(t));
 }
 
-static struct recording_key key_of(const struct context *c, int64_t rows) {
-    return (struct recording_key){c->scratch + c->used, rows};
+static struct recording_key key_of(const struct context *c, int64_t rows, int which) {
+    return (struct recording_key){c->scratch + c->used, rows, which};
 }
 
-bool step_replay(struct context *c, int64_t rows) {
-    struct recording_key key = key_of(c, rows);
+bool step_replay(struct context *c, int64_t rows, int which) {
+    struct recording_key key = key_of(c, rows, which);
     return go(c) && ops(c)->replay && ops(c)->replay(c, &key);
 }
 
@@ -709,8 +729,8 @@ void step_record(struct context *c, int64_t rows) {
 }
 
 // Also after an error, so that the device is left recording nothing.
-void step_recorded(struct context *c, int64_t rows) {
-    struct recording_key key = key_of(c, rows);
+void step_recorded(struct context *c, int64_t rows, int which) {
+    struct recording_key key = key_of(c, rows, which);
     if (!c->dry && ops(c)->recorded) ops(c)->recorded(c, &key);
 }
 

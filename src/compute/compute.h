@@ -318,6 +318,18 @@ struct tensor mixture(struct context *c, struct tensor x, const struct rms *norm
 // least, and where a row has one the result is -1 - the choice. Returns to.
 struct tensor argmax(struct context *c, struct tensor to, struct tensor x);
 
+// What a sampler needs to know of each row of x [n, width]: its best k elements, and how much the
+// others weigh. NaN counts as -INFINITY.
+enum { TOP_LOGITS_MOST = 256 };
+struct top_logits {
+    struct tensor value; // [n, k] F32, best first, of equals the first in the row; k <= width
+    struct tensor index; // [n, k] I32: where in the row
+    // [n, 3] F32: over the others the sum of exp(x - least), least the last of value, and of
+    // exp((x - least) * by[row]), 0 where least is not finite; then 1 where an element is NaN.
+    struct tensor others;
+};
+void top_logits(struct context *c, const struct top_logits *to, struct tensor x, struct tensor by);
+
 // Wait for the device, then copy a contiguous tensor to the host.
 void read_f32(struct context *c, struct tensor t, float *out);
 void read_i32(struct context *c, struct tensor t, int32_t *out);
@@ -326,15 +338,16 @@ void read_i32(struct context *c, struct tensor t, int32_t *out);
 
 // Where launching a step's ops one by one takes longer than they do, a device records them: the ops
 // between step_record and step_recorded, which then run, and run again with step_replay. They read
-// and write the same memory each time, so a step is known by the scratch that it began with, and by
-// what its shapes depend on. On a device that records nothing, step_replay is always false and the
-// two others do nothing: the ops simply run.
+// and write the same memory each time, so a step is known by the scratch that it began with, by
+// what its shapes depend on, and which of several that is. On a device that records nothing,
+// step_replay is always false and the two others do nothing: the ops simply run.
 struct recording_key {
     const char *scratch;
     int64_t rows;
+    int which;
 };
-bool step_replay(struct context *c, int64_t rows);
+bool step_replay(struct context *c, int64_t rows, int which);
 void step_record(struct context *c, int64_t rows);
-void step_recorded(struct context *c, int64_t rows);
+void step_recorded(struct context *c, int64_t rows, int which);
 
 #endif

@@ -121,6 +121,9 @@ struct ops {
     void (*delta_rule)(struct context *c, struct tensor y, const struct delta_inputs *in,
                        const struct delta *d, const struct rows *rows, struct tensor state);
     void (*argmax)(struct context *c, struct tensor y, struct tensor x);
+    // dry too
+    void (*top_logits)(struct context *c, const struct top_logits *to, struct tensor x,
+                       struct tensor by);
     void (*read)(struct context *c, void *host, const void *data, size_t size);
 
     // Recorded steps; NULL where the device has none. replay: whether there is one, which then

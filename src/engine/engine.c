@@ -162,7 +162,9 @@ static bool measure_scratch(struct engine *e, int64_t wanted, int64_t context, s
     int64_t n = e->opt.batch, runs = n < p.sequences ? n : p.sequences;
     struct tensor list = tensor_1d(DT_I32, n, NULL), run = tensor_1d(DT_I32, runs + 1, NULL);
     struct rows rows = {n, runs, list, list, list, list, run, list};
-    decoder_forward(&dry, e->decoder, &rows, state, tensor_1d(DT_I32, wanted, NULL));
+    struct choices c = {.back = BACK_BEST, .best = 1};
+    c.logits = decoder_forward(&dry, e->decoder, &rows, state, tensor_1d(DT_I32, wanted, NULL));
+    choices_compute(&c, &dry, tensor_1d(DT_F32, wanted, NULL));
     *bytes = dry.peak;
     bool ok = !dry.err.set;
     if (!ok) fail(err, "%s: the model does not fit together: %s", e->info.family, dry.err.text);
@@ -252,23 +254,15 @@ bool engine_fit(struct engine *e, int64_t wanted, struct error *err) {
     e->ctx = bigger;
     e->info.scratch_bytes = bytes;
     e->max_wanted = wanted;
-    e->logits = mem_resize(e->logits, (size_t)(wanted * e->info.vocab), sizeof *e->logits);
     return true;
-}
-
-static void open_list(struct engine *e, struct tensor *device, int64_t n, struct error *err) {
-    *device = tensor_1d(DT_I32, n, NULL);
-    if (!err->set)
-        device->data = device_alloc(e->dev, tensor_bytes(*device), "a step's inputs", err);
 }
 
 static bool open_lists(struct engine *e, struct error *err) {
     int64_t each = e->opt.batch + STEP_ALIGN, all = STEP_LISTS * each;
-    open_list(e, &e->inputs, all, err);
-    open_list(e, &e->chosen, e->opt.batch, err);
+    e->inputs = tensor_1d(DT_I32, all, NULL);
+    e->inputs.data = device_alloc(e->dev, tensor_bytes(e->inputs), "a step's inputs", err);
     e->staged = mem_array((size_t)all, sizeof *e->staged);
-    e->choice = mem_array((size_t)e->opt.batch, sizeof *e->choice);
-    return !err->set;
+    return !err->set && choices_open(&e->choices, e->dev, e->info.vocab, e->max_wanted, err);
 }
 
 static bool open_schedule(struct engine *e) {
@@ -326,13 +320,10 @@ struct engine *engine_open(const char *path, const struct engine_options *opt, s
 void engine_close(struct engine *e) {
     if (!e) return;
     sched_close(&e->sched);
-    free(e->logits);
     free(e->staged);
-    free(e->choice);
-    free(e->top);
     if (e->dev) {
         device_free(e->dev, e->inputs.data);
-        device_free(e->dev, e->chosen.data);
+        choices_close(&e->choices, e->dev);
         context_close(&e->ctx);
         state_close(&e->state);
         store_close(&e->store);

@@ -155,6 +155,7 @@ struct engine_stats {
     int64_t cached_tokens;     // found in the caches
     int64_t preempted;         // requests that had to wait again
     int64_t pages, pages_used; // of the caches now, and those that running requests use
+    int64_t whole_rows;        // of logits that were read whole to choose a token
     int64_t turns;             // requests in each step, of all steps together
     int64_t longest;           // tokens of the request that had the most
 };

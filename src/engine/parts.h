@@ -11,7 +11,26 @@
 #include "models/family.h"
 
 // Rows of the steps that are recorded: each has its own recording.
-enum { STEADY_MOST = 64, STEP_LISTS = 6, STEP_ALIGN = 16 };
+enum { STEADY_MOST = 64, STEP_LISTS = 7, STEP_ALIGN = 16 };
+
+// What comes back of the logits of a step: of each row where the greatest is, or what top_logits
+// tells; or the rows that were asked for.
+enum back { BACK_GREATEST, BACK_BEST, BACK_ASKED };
+
+struct choices {
+    enum back back;
+    int64_t vocab, best;  // best: how many of each row
+    struct tensor logits; // [rows, vocab] of the step, until the next one
+    void *on_device;      // what came back, before it did:
+    int32_t *greatest;    // [rows]
+    float *told;          // [rows, best] logits, [rows, best] I32 ids, [rows, 3] about the others
+    float *cooling;       // [rows] for top_logits
+    int32_t *id;          // [best] of one row
+    float *row;           // [vocab] the one row that was read whole
+    int64_t read;         // its number; -1: none
+    struct chance *top;   // of one row
+    size_t top_cap;
+};
 
 struct engine {
     struct engine_options opt;
@@ -28,19 +47,28 @@ struct engine {
     struct schedule sched;
     struct context ctx;
     int64_t max_wanted; // rows of logits a step can give
-    float *logits;      // [max_wanted, vocab] host
     // What a step reads, in one list that goes to the device at once: inputs there, staged here
     struct tensor inputs;
     int32_t *staged;
-    struct tensor chosen; // [batch] I32, device: the greatest logit of each row that is wanted
-    int32_t *choice;      // [batch] the same on the host
-    struct chance *top;   // of one row
-    size_t top_cap;
-    bool met[STEADY_MOST + 1]; // steps of so many rows were computed, and are recorded from now on
+    struct choices choices;
+    // The logits of steps of so many rows that were computed, which are recorded from now on
+    struct tensor steady[BACK_ASKED][STEADY_MOST + 1];
     bool nan_told;
 };
 
-// Scratch and logits for steps that give up to `wanted` rows of logits.
+// Scratch for steps that give up to `wanted` rows of logits.
 bool engine_fit(struct engine *e, int64_t wanted, struct error *err);
+
+// choose.c. For steps after which so many tokens are chosen at most.
+bool choices_open(struct choices *c, struct device *d, int64_t vocab, int64_t rows,
+                  struct error *err);
+void choices_close(struct choices *c, struct device *d);
+void choices_plan(struct choices *c, const struct schedule *s); // what is to come back of a step
+// Of c->logits. cooling [rows] F32, c->cooling on the device, is used where the best come back.
+void choices_compute(struct choices *c, struct context *ctx, struct tensor cooling);
+void choices_read(struct choices *c, struct context *ctx);
+// Takes a turn's wanted rows, the first of which is *at: logits that the caller asked for, and
+// tokens as long as the next row is of the token chosen.
+void choices_take(struct engine *e, struct turn *turn, size_t *at);
 
 #endif

@@ -1,10 +1,7 @@
-// Requests are checked, steps computed, and tokens chosen.
-#include <math.h>
+// Requests are checked, and steps computed.
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
-#include "base/mem.h"
 #include "engine/parts.h"
 
 const char *finish_name(enum finish f) {
@@ -102,16 +99,18 @@ struct engine_stats engine_stats(const struct engine *e) {
 }
 
 // Puts a list at *at of what goes to the device. Where it is depends on the lists' lengths alone.
-static struct tensor stage(struct engine *e, int64_t *at, const int32_t *list, int64_t n) {
+static struct tensor stage(struct engine *e, int64_t *at, enum dtype type, const void *list,
+                           int64_t n) {
     struct tensor t = tensor_slice(e->inputs, 0, *at, n);
-    memcpy(e->staged + *at, list, (size_t)n * sizeof *list);
+    memcpy(e->staged + *at, list, (size_t)n * sizeof *e->staged);
     *at += (n + STEP_ALIGN - 1) / STEP_ALIGN * STEP_ALIGN;
+    t.type = type;
     return t;
 }
 
 struct step_input {
     struct rows rows;
-    struct tensor wanted;
+    struct tensor wanted, cooling;
 };
 
 static struct step_input upload(struct engine *e) {
@@ -119,131 +118,55 @@ static struct step_input upload(struct engine *e) {
     struct step_input in = {.rows = {.n = host->n, .runs = host->runs}};
     struct rows *rows = &in.rows;
     int64_t at = 0;
-    rows->ids = stage(e, &at, host->ids, host->n);
-    rows->index = stage(e, &at, host->index, host->n);
+    rows->ids = stage(e, &at, DT_I32, host->ids, host->n);
+    rows->index = stage(e, &at, DT_I32, host->index, host->n);
     rows->pos = rows->index;
-    rows->seq = stage(e, &at, host->seq, host->n);
-    rows->length = stage(e, &at, host->length, host->n);
-    rows->run = stage(e, &at, host->run, host->runs + 1);
-    in.wanted = stage(e, &at, host->want, host->wanted);
+    rows->seq = stage(e, &at, DT_I32, host->seq, host->n);
+    rows->length = stage(e, &at, DT_I32, host->length, host->n);
+    rows->run = stage(e, &at, DT_I32, host->run, host->runs + 1);
+    in.wanted = stage(e, &at, DT_I32, host->want, host->wanted);
+    if (e->choices.back == BACK_BEST)
+        in.cooling = stage(e, &at, DT_F32, e->choices.cooling, host->wanted);
     device_upload(e->dev, e->inputs.data, e->staged, (size_t)at * sizeof *e->staged);
     state_upload(&e->state);
     return in;
 }
 
-// Whether of every wanted row only the greatest logit matters, so that no logits need come back.
-static bool all_greedy(const struct engine *e) {
-    for (size_t i = 0; i < e->sched.turns; i++) {
-        const struct task *t = e->sched.turn[i].task;
-        if (t->prompt_logits || t->chances || !t->sampler || !sampler_greedy(t->sampler))
-            return false;
-    }
-    return true;
-}
-
-static void compute(struct engine *e, const struct step_input *in, bool greedy) {
+static void compute(struct engine *e, const struct step_input *in) {
     struct context *c = &e->ctx;
     size_t mark = scratch_mark(c);
-    struct tensor logits = decoder_forward(c, e->decoder, &in->rows, e->state.layer, in->wanted);
-    if (greedy)
-        argmax(c, tensor_slice(e->chosen, 0, 0, in->wanted.n[0]), logits);
-    else
-        read_f32(c, logits, e->logits);
+    e->choices.logits = decoder_forward(c, e->decoder, &in->rows, e->state.layer, in->wanted);
+    choices_compute(&e->choices, c, in->cooling);
     scratch_release(c, mark);
 }
 
-// A step of one greedy row of each of n sequences: all that differs from one to the next is in the
-// lists and page tables.
+// A step of one row of each of n sequences, of which something comes back: all that differs from
+// one to the next is in the lists and page tables.
 static void compute_steady(struct engine *e, const struct step_input *in) {
     struct context *c = &e->ctx;
     int64_t n = in->rows.n;
-    if (step_replay(c, n)) return;
-    bool record = e->met[n];
+    int back = e->choices.back;
+    struct tensor *logits = &e->steady[back][n];
+    bool record = logits->dims > 0;
+    e->choices.logits = *logits;
+    if (step_replay(c, n, back)) return;
     if (record) step_record(c, n);
-    compute(e, in, true);
-    if (record) step_recorded(c, n);
-    e->met[n] = true;
+    compute(e, in);
+    if (record) step_recorded(c, n, back);
+    *logits = e->choices.logits;
 }
 
-static bool forward(struct engine *e, bool greedy, struct error *err) {
+static bool forward(struct engine *e, struct error *err) {
     struct step_input in = upload(e);
     struct context *c = &e->ctx;
     int64_t n = in.rows.n, wanted = in.wanted.n[0];
     if (e->dev->pool) pool_use(e->dev->pool, n > 1);
-    if (greedy && n <= STEADY_MOST && in.rows.runs == n && wanted == n)
+    if (e->choices.back != BACK_ASKED && n <= STEADY_MOST && in.rows.runs == n && wanted == n)
         compute_steady(e, &in);
     else
-        compute(e, &in, greedy);
-    if (greedy) read_i32(c, tensor_slice(e->chosen, 0, 0, wanted), e->choice);
+        compute(e, &in);
+    choices_read(&e->choices, c);
     return !c->err.set || fail(err, "a step failed: %s", c->err.text);
-}
-
-// Damaged weights make NaN of everything, which would else look like an odd answer.
-static void check_numbers(struct engine *e, bool bad) {
-    if (e->nan_told || !bad) return;
-    struct error why = {0};
-    weights_check_scales(e->weights, true, &why);
-    log_say(LOG_WARN, "the model's logits are NaN: %s",
-            why.set ? why.text : "its weights are damaged, or overflow (try --precision f32)");
-    e->nan_told = true;
-}
-
-// A grammar that the vocabulary can't go on with ends the answer, as unfinished.
-static int32_t give_up(struct task *t, int32_t id) {
-    log_say(LOG_WARN, "an answer ends early: no token goes on with what its grammar asks for");
-    t->end = t->n + 1;
-    t->at_end = FINISH_LENGTH;
-    if (t->stops) id = t->stop[0];
-    t->stops = 0;
-    return id;
-}
-
-// The token after wanted row `at`.
-static int32_t choose(struct engine *e, struct task *t, size_t at, bool greedy) {
-    float *logits = e->logits + at * (size_t)e->info.vocab;
-    int32_t id = greedy ? e->choice[at] : 0;
-    check_numbers(e, greedy ? id < 0 : isnan(logits[0]));
-    if (!greedy) {
-        id = sampler_next(t->sampler, logits, t->ids, t->n);
-        return sampler_lost(t->sampler) ? give_up(t, id) : id;
-    }
-    return id < 0 ? -1 - id : id;
-}
-
-// Tells of the chances in row `at`, from which token `id` was chosen.
-static void tell_chances(struct engine *e, struct task *t, size_t at, int32_t id) {
-    const float *logits = e->logits + at * (size_t)e->info.vocab;
-    size_t most = (size_t)(t->tops < e->info.vocab ? t->tops : e->info.vocab);
-    e->top = mem_grow(e->top, &e->top_cap, most, sizeof *e->top);
-    if (t->chances == CHANCES_DRAWN) {
-        size_t n = sampler_chances(t->sampler, e->top, most);
-        sched_chances(&e->sched, sampler_chance(t->sampler, id), e->top, n);
-        return;
-    }
-    double sum;
-    size_t n = logits_top(logits, e->info.vocab, e->top, most, &sum);
-    sched_chances(&e->sched, (float)(logits[id] - sum), e->top, n);
-}
-
-// Takes a turn's wanted rows, the first of which is *at: logits that the caller asked for, and
-// tokens as long as the next row is of the token chosen.
-static void take(struct engine *e, struct turn *turn, size_t *at, bool greedy) {
-    struct task *t = turn->task;
-    size_t vocab = (size_t)e->info.vocab, n = t->n;
-    bool stands = n < t->end;
-    for (size_t row = turn->from; row < turn->from + turn->rows; row++) {
-        bool prompt = t->prompt_logits && row >= t->logits_done && row < t->prompt;
-        bool next = row + 1 >= n && n < t->end;
-        if (prompt)
-            memcpy(t->prompt_logits + row * vocab, e->logits + *at * vocab,
-                   vocab * sizeof *e->logits);
-        if (next && stands) {
-            int32_t id = choose(e, t, *at, greedy);
-            stands = sched_token(&e->sched, turn, id);
-            if (t->chances) tell_chances(e, t, *at, id);
-        }
-        if (prompt || next) ++*at;
-    }
 }
 
 static void account(struct engine *e, double seconds) {
@@ -263,10 +186,11 @@ static void account(struct engine *e, double seconds) {
 bool engine_step(struct engine *e, struct error *err) {
     double began = clock_now();
     if (!sched_plan(&e->sched)) return true;
-    bool greedy = all_greedy(e);
     size_t at = 0;
-    if (!forward(e, greedy, err)) return false;
-    for (size_t i = 0; i < e->sched.turns; i++) take(e, &e->sched.turn[i], &at, greedy);
+    choices_plan(&e->choices, &e->sched);
+    if (!forward(e, err)) return false;
+    for (size_t i = 0; i < e->sched.turns; i++) choices_take(e, &e->sched.turn[i], &at);
+    if (e->ctx.err.set) return fail(err, "a step failed: %s", e->ctx.err.text);
     account(e, clock_now() - began);
     sched_finish(&e->sched);
     return true;

@@ -469,6 +469,7 @@ static const struct ops cpu_ops = {
     .log_decay = cpu_log_decay,
     .delta_rule = cpu_delta_rule,
     .argmax = cpu_argmax,
+    .top_logits = cpu_top_logits,
     .read = cpu_read,
     .alloc = cpu_alloc,
     .free = cpu_free,

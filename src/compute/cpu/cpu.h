@@ -58,6 +58,8 @@ void cpu_log_decay(struct context *c, struct tensor y, struct tensor x, struct t
                    struct tensor bias);
 void cpu_delta_rule(struct context *c, struct tensor y, const struct delta_inputs *in,
                     const struct delta *d, const struct rows *rows, struct tensor state);
+void cpu_top_logits(struct context *c, const struct top_logits *to, struct tensor x,
+                    struct tensor by);
 bool cpu_measure(struct device *d, struct device_speed *out, struct error *e);
 
 #endif

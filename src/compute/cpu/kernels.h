@@ -196,6 +196,8 @@ struct cpu_kernels {
     void (*soft_cap)(float *x, int64_t n, float cap);
     void (*add_scaled)(float *x, const float *y, int64_t n, float by); // x += by * y
     float (*mean_square)(const float *x, int64_t n);
+    // Sum of exp((x - less) * by).
+    float (*exp_sum)(const float *x, int64_t n, float less, float by);
     // x = max(x - (mean + by * deviation), 0)
     void (*cut_below)(float *x, int64_t n, float by);
     // x = min(max(x, least), most) + plus

@@ -57,6 +57,12 @@ static void matmul_tile(const struct matmul *m, const struct tile *t, float *wor
 
 static float mean_square(const float *x, int64_t n) { return dot(x, x, n) / (float)n; }
 
+static float exp_sum(const float *x, int64_t n, float less, float by) {
+    float sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += expf((x[i] - less) * by);
+    return sum;
+}
+
 static void rms_norm_row(float *y, const float *x, const float *w, int64_t n, float eps) {
     float scale = 1.0f / sqrtf(mean_square(x, n) + eps);
     for (int64_t i = 0; i < n; i++) y[i] = w ? x[i] * scale * w[i] : x[i] * scale;
@@ -353,6 +359,7 @@ const struct cpu_kernels kernels_plain = {
     .soft_cap = soft_cap_row,
     .add_scaled = add_scaled_row,
     .mean_square = mean_square,
+    .exp_sum = exp_sum,
     .cut_below = cut_below_row,
     .clamp = clamp_row,
     .angles = rope_angles,

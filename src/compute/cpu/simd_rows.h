@@ -19,6 +19,16 @@ static float mean_square(const float *x, int64_t n) {
     return vf_sum(vf_add(sum, more)) / (float)n;
 }
 
+static float exp_sum(const float *x, int64_t n, float less, float by) {
+    vf sum = vf_zero(), least = vf_set(less), times = vf_set(by);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        sum = vf_add(sum, vf_exp(vf_mul(vf_sub(vf_load(x + i), least), times)));
+    float rest = 0;
+    for (; i < n; i++) rest += expf((x[i] - less) * by);
+    return vf_sum(sum) + rest;
+}
+
 static void rms_norm_row(float *y, const float *x, const float *w, int64_t n, float eps) {
     float scale = 1.0f / sqrtf(mean_square(x, n) + eps);
     vf s = vf_set(scale);

@@ -58,6 +58,7 @@ const struct cpu_kernels KERNELS = {
     .soft_cap = soft_cap_row,
     .add_scaled = add_scaled_row,
     .mean_square = mean_square,
+    .exp_sum = exp_sum,
     .cut_below = cut_below_row,
     .clamp = clamp_row,
     .angles = rope_angles,

@@ -67,10 +67,10 @@ struct recording {
     cudaGraphExec_t graph;
 };
 
-enum { RECORDINGS_MOST = 64 };
+enum { RECORDINGS_MOST = 128 };
 
 static bool same_key(const struct recording_key *a, const struct recording_key *b) {
-    return a->scratch == b->scratch && a->rows == b->rows;
+    return a->scratch == b->scratch && a->rows == b->rows && a->which == b->which;
 }
 
 static bool replay(struct context *c, const struct recording_key *key) {
@@ -148,6 +148,7 @@ static const struct ops cuda_ops = {
     .clamp = cuda_clamp,
     .join = cuda_join,
     .argmax = cuda_argmax,
+    .top_logits = cuda_top_logits,
     .bound_ids = cuda_bound_ids,
     .select_keys = cuda_select_keys,
     .head_linear = cuda_head_linear,

@@ -81,6 +81,8 @@ void cuda_scale_rows(struct context *c, struct tensor x, struct tensor by);
 void cuda_clamp(struct context *c, struct tensor x, float least, float most, float plus);
 void cuda_join(struct context *c, struct tensor y, struct tensor a, struct tensor b);
 void cuda_argmax(struct context *c, struct tensor y, struct tensor x);
+void cuda_top_logits(struct context *c, const struct top_logits *to, struct tensor x,
+                     struct tensor by);
 void cuda_bound_ids(struct context *c, struct tensor y, struct tensor ids, int64_t limit);
 void cuda_select_keys(struct context *c, struct tensor y, struct tensor q, struct tensor weights,
                       const struct kv *kv, const struct rows *rows);

@@ -160,6 +160,12 @@ static __device__ float block_sum(float v) {
     return warp_sum(lane < warps ? part[lane] : 0.0f);
 }
 
+// A whole number that is in the order of the values, above 0 for what is a number.
+static __device__ __forceinline__ uint32_t order_of(float x) {
+    uint32_t bits = __float_as_uint(x + 0.0f); // -0 is 0
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
 static __device__ __forceinline__ float activated(float x, int act) {
     if (act == ACT_SILU) return x / (1.0f + expf(-x));
     if (act == ACT_GELU) return 0.5f * x * erfcf(-0.70710678118f * x);

@@ -48,11 +48,9 @@ static __global__ void score_kernel(const __grid_constant__ struct select s) {
     s.scores[blockIdx.y * s.ld + t0 + lane] = sum;
 }
 
-// A whole number that is in the order of the scores; NaN is the least.
+// NaN is the least.
 static __device__ __forceinline__ uint32_t key_of(float score) {
-    if (isnan(score)) return 0;
-    uint32_t bits = __float_as_uint(score + 0.0f); // -0 is 0
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return isnan(score) ? 0 : order_of(score);
 }
 
 static __global__ void choose_kernel(const __grid_constant__ struct select s) {

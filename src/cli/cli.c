@@ -151,9 +151,8 @@ static void tell_unused(const struct args *a) {
             log_say(LOG_INFO, "--%s changes nothing at temperature 0 (--temp)", names[i]);
 }
 
-bool cli_sampling(const struct args *a, struct sampling *s, struct error *e) {
+void cli_few_samplers(const struct args *a, struct sampling *s) {
     int64_t seed = args_int(a, "seed");
-    tell_unused(a);
     *s = sampling_greedy();
     s->temperature = (float)args_number(a, "temp");
     s->top_k = args_int(a, "top-k");
@@ -162,6 +161,11 @@ bool cli_sampling(const struct args *a, struct sampling *s, struct error *e) {
     s->repetition_penalty = (float)args_number(a, "repetition-penalty");
     s->penalty_window = args_int(a, "repeat-last-n");
     s->seed = seed < 0 ? random_seed() : (uint64_t)seed;
+}
+
+bool cli_sampling(const struct args *a, struct sampling *s, struct error *e) {
+    tell_unused(a);
+    cli_few_samplers(a, s);
     return sampling_args_read(a, s, e) && sampling_check(s, e);
 }
 

@@ -16,6 +16,8 @@ extern const struct command command_generate, command_run, command_logits, comma
 // options.c
 extern const struct arg_group engine_options_group, prompt_options, template_options,
     sampling_options, common_options, refused_options, refused_chat_options;
+// sampling_options without the temperature, whose -t is another option in bench.
+extern const struct arg_group untempered_options;
 
 // Print one line, "mlxcel: error: ...", and return the exit code.
 int cli_error(const struct error *e);
@@ -49,6 +51,7 @@ void cli_progress_clear(struct load_progress *p);
 
 // False with a message when a value is out of range. Without --seed it is random.
 bool cli_sampling(const struct args *a, struct sampling *s, struct error *e);
+void cli_few_samplers(const struct args *a, struct sampling *s); // sampling_options alone
 
 // "1.5 GiB", "12.0 MiB", "100 bytes"
 void add_bytes(struct str *s, size_t n);

@@ -25,6 +25,7 @@ struct result {
 
 struct report {
     const char *path, *load_format, *precision;
+    struct sampling sampling; // of generation
     const struct engine_info *info;
     struct device_speed machine;
     const char *peak_name; // the arithmetic that counts as the machine's peak for this model
@@ -294,6 +295,7 @@ static bool plan(const struct args *a, struct report *r, struct error *e) {
     for (size_t d = 0; d < depth.n && ok; d++)
         for (size_t b = 0; b < batch.n; b++) {
             struct pass p = {.sequences = batch.id[b], .depth = depth.id[d]};
+            p.sampling = &r->sampling;
             add_results(r, args_int(a, "repetitions"), &prompt, p);
             p.generate = true;
             add_results(r, args_int(a, "repetitions"), &gen, p);
@@ -311,7 +313,8 @@ static int run(const struct args *a) {
     struct report r = {.path = args_model(a, &e),
                        .load_format = args_text(a, "load-format"),
                        .precision = args_text(a, "precision")};
-    bool ok = r.path && plan(a, &r, &e);
+    cli_few_samplers(a, &r.sampling);
+    bool ok = r.path && sampling_check(&r.sampling, &e) && plan(a, &r, &e);
     struct engine *engine = ok ? open_engine(a, &r, &e) : NULL;
     struct str out = {0};
     if (engine) {
@@ -338,6 +341,8 @@ static const struct arg args[] = {
      "sequences at once; speeds are those of all together"},
     {"-r --repetitions", ARG_INT, "N", NULL, "5", 1, 1000,
      "runs of each, after one to warm up; the median counts"},
+    {"--temp --temperature", ARG_NUMBER, "T", NULL, "0", 0, 100,
+     "of generation; 0: always the likeliest token"},
     {"--load-format", ARG_CHOICE, "auto|dummy", NULL, "auto", 0, 0,
      "dummy: random weights in the shape of config.json, the only file that is read"},
     {"-t --threads", ARG_INT, "N", "LLAMA_ARG_THREADS", "0", -1, 4096,
@@ -345,15 +350,11 @@ static const struct arg args[] = {
     {"--json", ARG_FLAG, NULL, NULL, NULL, 0, 0, "as one JSON object"},
 };
 static const struct arg_group options = {"Bench", args, sizeof args / sizeof *args};
-static const struct arg_group *const groups[] = {&args_model_group,
-                                                 &options,
-                                                 &engine_device_group,
-                                                 &pool_arg_group,
-                                                 &engine_cache_group,
-                                                 &common_options,
-                                                 &refused_options,
-                                                 &engine_other_group,
-                                                 NULL};
+static const struct arg_group *const groups[] = {&args_model_group,   &options,
+                                                 &untempered_options, &engine_device_group,
+                                                 &pool_arg_group,     &engine_cache_group,
+                                                 &common_options,     &refused_options,
+                                                 &engine_other_group, NULL};
 
 const struct command command_bench = {
     .name = "bench",

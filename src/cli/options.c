@@ -54,6 +54,8 @@ static const struct arg sampling_args[] = {
      "the same seed gives the same answer; -1: another one each time"},
 };
 const struct arg_group sampling_options = {"Sampling", sampling_args, COUNT(sampling_args)};
+const struct arg_group untempered_options = {"Sampling", sampling_args + 1,
+                                             COUNT(sampling_args) - 1};
 
 static const struct arg common_args[] = {
     {"-v --verbose", ARG_FLAG, NULL, NULL, NULL, 0, 0, "say what is being done"},

@@ -30,7 +30,7 @@ static bool submit(struct engine *e, const struct pass *p, struct error *err) {
     struct request r = {
         .n = (size_t)(p->depth + (p->generate ? 1 : p->tokens)),
         .max_new = p->generate ? p->tokens : 1,
-        .sampling = sampling_greedy(),
+        .sampling = p->sampling ? *p->sampling : sampling_greedy(),
         .uncached = true,
     };
     int32_t *ids = mem_array(r.n, sizeof *ids);

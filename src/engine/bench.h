@@ -7,10 +7,11 @@
 
 // Sequences that hold `depth` tokens each take `tokens` more: as prompts, all together in steps as
 // large as the engine's batch, with the logits of the last; or generating, one token a step, each
-// the likeliest by the logits before it.
+// sampled from the logits before it.
 struct pass {
     int64_t sequences, depth, tokens; // tokens > 0; depth + tokens + 1 is within the context
     bool generate;
+    const struct sampling *sampling; // NULL: the likeliest
 };
 
 // Fills the caches up to the depth, then times the rest. Sampling is part of it.

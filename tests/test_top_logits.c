@@ -13,6 +13,8 @@ static int by_rank(const void *a, const void *b) {
     return (x->at > y->at) - (x->at < y->at);
 }
 
+enum { KINDS = 8 };
+
 // Rows of each kind: noise, steps with many ties, few finite ones, NaN, one value only, rising.
 static float odd_logit(int kind, int64_t i) {
     if (kind == 1) return (float)(random_bits() % 40) * 0.5f - 10;
@@ -51,36 +53,42 @@ static void expect_top(const float *x, int64_t width, int64_t k, float by, const
     free(r);
 }
 
-static void check_top_logits(struct machine *m) {
-    enum { ROWS = 8 };
-    static const struct {
-        int64_t width, k;
-    } shapes[] = {{1, 1}, {40, 40}, {300, 256}, {3001, 7}, {20011, 256}, {131072 + 77, 256}};
-    int count = on_cpu() && m->isa == ISA_PLAIN ? 5 : 6;
-    for (int s = 0; s < count; s++) {
-        int64_t width = shapes[s].width, k = shapes[s].k;
-        float *x = mem_array((size_t)(ROWS * width), sizeof *x), by[ROWS];
-        for (int i = 0; i < ROWS; i++) {
-            for (int64_t at = 0; at < width; at++) x[i * width + at] = odd_logit(i, at);
-            by[i] = i % 3 ? 1 / 0.7f : i == 3 ? 0.5f : 1;
-        }
-        float *zeros = mem_array((size_t)(ROWS * (k + 3)), sizeof *zeros);
-        int32_t *index = mem_array((size_t)(ROWS * k), sizeof *index);
-        struct top_logits to = {put_f32(m, zeros, 2, (int64_t[]){ROWS, k}),
-                                put_i32(m, index, ROWS * k),
-                                put_f32(m, zeros, 2, (int64_t[]){ROWS, 3})};
-        struct tensor list = to.index;
-        to.index = tensor_nd(DT_I32, 2, to.value.n, list.data);
-        top_logits(&m->c, &to, put_f32(m, x, 2, (int64_t[]){ROWS, width}),
-                   tensor_1d(DT_F32, ROWS, put(m, by, sizeof by)));
-        float *value = get(m, to.value), *others = get(m, to.others);
-        read_i32(&m->c, list, index);
-        for (int i = 0; i < ROWS; i++)
-            expect_top(x + i * width, width, k, by[i], value + i * k, index + i * k,
-                       others + (int64_t)3 * i);
-        machine_clear(m);
-        free(x), free(zeros), free(index), free(value), free(others);
+struct shape {
+    int64_t rows, width, k;
+};
+
+static void check_shape(struct machine *m, const struct shape *s) {
+    int64_t rows = s->rows, width = s->width, k = s->k;
+    float *x = mem_array((size_t)(rows * width), sizeof *x);
+    float *by = mem_array((size_t)rows, sizeof *by);
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t at = 0; at < width; at++) x[i * width + at] = odd_logit((int)(i % KINDS), at);
+        by[i] = i % 3 ? 1 / 0.7f : i == 3 ? 0.5f : 1;
     }
+    float *zeros = mem_array((size_t)(rows * (k + 3)), sizeof *zeros);
+    int32_t *index = mem_array((size_t)(rows * k), sizeof *index);
+    struct tensor list = put_i32(m, index, rows * k);
+    struct top_logits to = {put_f32(m, zeros, 2, (int64_t[]){rows, k}),
+                            tensor_2d(DT_I32, rows, k, list.data),
+                            put_f32(m, zeros, 2, (int64_t[]){rows, 3})};
+    top_logits(&m->c, &to, put_f32(m, x, 2, (int64_t[]){rows, width}),
+               tensor_1d(DT_F32, rows, put(m, by, (size_t)rows * sizeof *by)));
+    float *value = get(m, to.value), *others = get(m, to.others);
+    read_i32(&m->c, list, index);
+    for (int64_t i = 0; i < rows; i++)
+        expect_top(x + i * width, width, k, by[i], value + i * k, index + i * k, others + 3 * i);
+    machine_clear(m);
+    free(x), free(by), free(zeros), free(index), free(value), free(others);
+}
+
+// The last two are of more blocks and rows than one launch on a GPU takes at once.
+static void check_top_logits(struct machine *m) {
+    static const struct shape shapes[] = {
+        {KINDS, 1, 1},       {KINDS, 40, 40},           {KINDS, 300, 256},        {KINDS, 3001, 7},
+        {KINDS, 20011, 256}, {KINDS, 131072 + 77, 256}, {KINDS, 600 * 1000, 256}, {700, 300, 256},
+    };
+    int count = on_cpu() ? m->isa == ISA_PLAIN ? 5 : 6 : 8;
+    for (int s = 0; s < count; s++) check_shape(m, &shapes[s]);
 }
 
 static void test_top_logits(void **state) {

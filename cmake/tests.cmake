@@ -76,7 +76,8 @@ if(MLXCEL_TESTS)
 
   # The same on a CUDA device, where there is one.
   if(MLXCEL_CUDA)
-    foreach(NAME test_ops test_attention test_experts test_sparse test_recurrent test_families)
+    foreach(NAME test_ops test_top_logits test_attention test_experts test_sparse test_recurrent test_families
+            test_choose)
       add_test(NAME ${NAME}_cuda COMMAND ${NAME} --device cuda)
       set_tests_properties(${NAME}_cuda PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
     endforeach()

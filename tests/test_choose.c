@@ -2,8 +2,7 @@
 // whoever else is in the step; and whole rows are read only where they must be.
 #include "fixture.h"
 #include "folder.h"
-
-#include <math.h>
+#include "machine.h"
 
 enum { NEW = 40, CASES = 7, TOPS = 20, VOCAB = 3000 };
 
@@ -21,8 +20,10 @@ static struct engine *open_dummy(int64_t sequences) {
     folder_make(dir);
     char *path = path_join(dir, "config.json");
     assert_true(file_write(path, sv(config), &e));
-    struct engine *engine = fixture_engine(
-        dir, (struct engine_options){.load_dummy = true, .context = 128, .sequences = sequences});
+    struct engine *engine = fixture_engine(dir, (struct engine_options){.device = test_device,
+                                                                        .load_dummy = true,
+                                                                        .context = 128,
+                                                                        .sequences = sequences});
     folder_remove(dir);
     free(path);
     return engine;
@@ -69,6 +70,7 @@ static void test_rows_are_not_read(void **state) {
 
 static void test_together(void **state) {
     (void)state;
+    if (!on_cpu()) return; // where a row's bits are those of the number of rows
     int32_t prompt[CASES][8], alone[CASES][NEW], together[CASES][NEW];
     size_t got[CASES] = {0};
     int64_t number[CASES];
@@ -123,6 +125,7 @@ static void run_with_chances(struct engine *e, struct request r, struct told *ou
 // Chances against those of the whole rows, which a prompt of the same tokens gives.
 static void test_chances(void **state) {
     (void)state;
+    if (!on_cpu()) return;
     struct engine *e = open_dummy(1);
     static const int of[] = {1, 4};
     for (int c = 0; c < 2; c++) {
@@ -147,10 +150,10 @@ static void test_chances(void **state) {
             const float *row = logits + (size_t)(7 + i) * VOCAB;
             assert_int_equal(logits_top(row, VOCAB, top, TOPS, &sum), TOPS);
             // Sums over the others are of floats.
-            assert_true(fabs(told.chance[i] - (row[told.id[i]] - sum)) < 2e-6);
+            expect_near("chance", i, told.chance[i], row[told.id[i]] - sum, 2e-6);
             for (int k = 0; k < TOPS; k++) {
                 assert_int_equal(told.top[i][k].id, top[k].id);
-                assert_true(fabsf(told.top[i][k].p - top[k].p) < 2e-6f);
+                expect_near("top", k, told.top[i][k].p, top[k].p, 2e-6);
             }
         }
         free(logits);
@@ -158,11 +161,12 @@ static void test_chances(void **state) {
     engine_close(e);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_not_read),
         cmocka_unit_test(test_together),
         cmocka_unit_test(test_chances),
     };
+    test_options(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

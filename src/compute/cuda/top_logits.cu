@@ -246,7 +246,7 @@ static __global__ void __launch_bounds__(THREADS) top_kernel(const __grid_consta
 void cuda_top_logits(struct context *c, const struct top_logits *to, struct tensor x,
                      struct tensor by) {
     int64_t n = x.n[0], width = x.n[1], blocks = ceil_div(width, CHUNK);
-    int64_t slice = n < SLICE ? n : SLICE;
+    int64_t slice = n < SLICE ? n : (int64_t)SLICE;
     int64_t size[] = {slice * blocks * (int64_t)(sizeof(struct share) / sizeof(float))};
     struct tensor work = scratch_tensor(c, DT_F32, 1, size);
     if (c->dry || c->err.set) return;

@@ -265,10 +265,11 @@ static void change_some(struct sampler *s) {
 
 static void leave_allowed(struct sampler *s) {
     const uint64_t *mask = matcher_mask(s->matcher);
-    int64_t tokens = mask ? (int64_t)matcher_tokens(s->matcher) : 0;
+    int64_t tokens = (int64_t)matcher_tokens(s->matcher);
     for (int64_t i = 0; i < s->n; i++) {
         int32_t id = s->pick[i].id;
-        if (id >= tokens || !(mask[id / 64] >> (id % 64) & 1)) s->pick[i].logit = -INFINITY;
+        bool allowed = mask && id < tokens && mask[id / 64] >> (id % 64) & 1;
+        if (!allowed) s->pick[i].logit = -INFINITY;
     }
     others_changed(s, s->others.n, true);
     s->ordered = 0;

@@ -68,19 +68,23 @@ static bool any_above(const float *x, int64_t n, float least) {
     return any;
 }
 
+static uint64_t key_at(const float *x, int64_t i, bool *bad) {
+    *bad = *bad || isnan(x[i]);
+    return key_of(isnan(x[i]) ? -INFINITY : x[i], i);
+}
+
 // key [ROOM]: the best k, best first. Returns whether an element is NaN.
 static bool find_best(uint64_t *key, const float *x, int64_t width, int64_t k) {
-    int64_t held = 0;
     bool bad = false;
-    float least = -INFINITY; // of k, once there are so many
-    for (int64_t at = 0; at < width; at += BLOCK) {
+    int64_t held = 0;
+    float least = -INFINITY; // what k of those before are not below
+    for (; held < k; held++) key[held] = key_at(x, held, &bad);
+    for (int64_t at = k; at < width; at += BLOCK) {
         int64_t n = width - at < BLOCK ? width - at : BLOCK;
-        if (held >= k && !any_above(x + at, n, least)) continue;
-        for (int64_t i = at; i < at + n; i++) {
-            bad = bad || isnan(x[i]);
-            if (held < k || x[i] > least) key[held++] = key_of(isnan(x[i]) ? -INFINITY : x[i], i);
-        }
-        if (held <= ROOM - BLOCK && (held < k || least > -INFINITY)) continue;
+        if (!any_above(x + at, n, least)) continue;
+        for (int64_t i = at; i < at + n; i++)
+            if (!(x[i] <= least)) key[held++] = key_at(x, i, &bad);
+        if (held <= ROOM - BLOCK && least > -INFINITY) continue;
         select_greatest(key, held, k);
         held = k;
         least = value_of(key[k - 1]);
@@ -120,7 +124,7 @@ static void top_row(void *arg, int64_t row) {
     const struct top_logits *to = j->to;
     const float *x = (const float *)j->x.data + row * j->x.stride[0];
     int64_t k = to->value.n[1];
-    uint64_t key[ROOM];
+    uint64_t key[ROOM] = {0};
     int32_t best[TOP_LOGITS_MOST];
     float *value = (float *)to->value.data + row * k, *others = (float *)to->others.data + row * 3;
     int32_t *index = (int32_t *)to->index.data + row * k;

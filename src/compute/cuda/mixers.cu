@@ -68,7 +68,7 @@ static __device__ __forceinline__ void look_back(float before[TAPS - 1], const s
     }
 }
 
-// Divides what is left of y by its length, for heads of whole warps.
+// Gives heads of whole warps their length.
 template <int ROWS>
 static __device__ __forceinline__ void give_length(float y[ROWS], const struct one &v) {
     __shared__ float part[ROWS][WARPS];
@@ -87,8 +87,13 @@ static __device__ __forceinline__ void give_length(float y[ROWS], const struct o
     }
 }
 
+// SiLU, which nearly all have, without a choice in the kernel.
+template <bool SILU> static __device__ __forceinline__ float after(float x, int act) {
+    return SILU ? __fdividef(x, 1.0f + expf(-x)) : activated(x, act);
+}
+
 // A thread a channel of ROWS rows.
-template <int ROWS, int TAPS>
+template <int ROWS, int TAPS, bool SILU>
 static __global__ void __launch_bounds__(THREADS)
     convolve_kernel(const __grid_constant__ struct convolving c) {
     wait_for_input();
@@ -96,36 +101,37 @@ static __global__ void __launch_bounds__(THREADS)
     int channel = (blockIdx.y - v.first) * THREADS + threadIdx.x;
     int64_t row = (int64_t)blockIdx.x * ROWS;
     bool there = channel < v.channels;
-    int column = band_column(v.in, there ? channel : 0), rows = ROWS;
-    if (rows > c.n - row) rows = (int)(c.n - row);
+    int rows = ROWS < c.n - row ? ROWS : (int)(c.n - row);
     float w[TAPS], before[TAPS - 1], x[ROWS], y[ROWS], bias = there && v.b ? v.b[channel] : 0.0f;
 #pragma unroll
     for (int i = 0; i < TAPS; i++) {
         int k = i - (TAPS - v.taps);
         w[i] = there && k >= 0 ? v.w[(int64_t)k * v.channels + channel] : 0.0f;
     }
+    const float *p = v.in.x.p + row * v.in.x.ld + band_column(v.in, there ? channel : 0);
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        x[r] = there && r < rows ? v.in.x.p[(row + r) * v.in.x.ld + column] : 0.0f;
+    for (int r = 0; r < ROWS; r++) x[r] = there && r < rows ? p[r * v.in.x.ld] : 0.0f;
 #pragma unroll
     for (int i = 0; i < TAPS - 1; i++) before[i] = 0;
     if (there) look_back<TAPS>(before, c, v, row, channel);
+    bool alike = c.seq[row] == c.seq[row + rows - 1];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        bool first = r > 0 && r < rows && c.seq[row + r] != c.seq[row + r - 1];
+        bool first = !alike && r > 0 && r < rows && c.seq[row + r] != c.seq[row + r - 1];
         if (there && first) look_back<TAPS>(before, c, v, row + r, channel);
         float sum = bias + w[TAPS - 1] * x[r];
 #pragma unroll
         for (int i = 0; i < TAPS - 1; i++) sum += w[i] * before[i];
-        y[r] = there ? activated(sum, v.act) : 0.0f;
+        y[r] = after<SILU>(sum, v.act);
 #pragma unroll
         for (int i = 0; i < TAPS - 2; i++) before[i] = before[i + 1];
         before[TAPS - 2] = x[r];
     }
     if (v.head) give_length<ROWS>(y, v);
+    float *to = v.y + row * v.ldy + channel;
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
-        if (there && r < rows) v.y[(row + r) * v.ldy + channel] = y[r];
+        if (there && r < rows) to[r * v.ldy] = y[r];
     if (!c.single || !there) return;
     float *state = v.state + c.seq[row] * v.ld_state;
 #pragma unroll
@@ -164,25 +170,31 @@ static void add_one(struct convolving *c, int *bands, const struct convolution *
     *bands += (int)ceil_div(o->channels, THREADS);
 }
 
+template <int ROWS>
+static auto convolve_of(bool few_taps, bool silu) -> void (*)(const struct convolving) {
+    if (few_taps) return silu ? convolve_kernel<ROWS, 4, true> : convolve_kernel<ROWS, 4, false>;
+    return silu ? convolve_kernel<ROWS, CONVOLVE_TAPS, true>
+                : convolve_kernel<ROWS, CONVOLVE_TAPS, false>;
+}
+
 bool cuda_convolve_many(struct context *c, int count, const struct convolution *v,
                         const struct rows *rows, struct tensor y[]) {
     enum { STRIP = 8, MANY = 128 };
     struct convolving all = {};
     int bands = 0;
-    bool few_taps = true;
+    bool few_taps = true, silu = true;
     for (int i = 0; i < count; i++)
         if (v[i].head && !whole_warps(v[i].head)) return false;
     for (int i = 0; i < count; i++) {
         add_one(&all, &bands, &v[i], y[i]);
         few_taps = few_taps && all.v[i].taps <= 4;
+        silu = silu && v[i].act == ACT_SILU;
     }
     if (!rows->n || !bands) return true;
     all.run = (const int32_t *)rows->run.data, all.seq = (const int32_t *)rows->seq.data;
     all.n = rows->n, all.single = rows->n == rows->runs;
     bool strips = rows->n >= MANY && !all.single;
-    auto kernel =
-        strips ? (few_taps ? convolve_kernel<STRIP, 4> : convolve_kernel<STRIP, CONVOLVE_TAPS>)
-               : (few_taps ? convolve_kernel<1, 4> : convolve_kernel<1, CONVOLVE_TAPS>);
+    auto kernel = strips ? convolve_of<STRIP>(few_taps, silu) : convolve_of<1>(few_taps, silu);
     dim3 grid((unsigned)(strips ? ceil_div(rows->n, STRIP) : rows->n), (unsigned)bands);
     launch(c, "convolve", kernel, grid, THREADS, 0, all);
     if (all.single) return true;
@@ -245,37 +257,41 @@ struct gated_norm {
     const float *w;
     struct bands gate;
     float eps;
-    int act, width;
-    int64_t n, heads;
+    int act, width, n, heads;
+    bool together;
 };
 
-// A warp a head of a row, a lane every 32nd element.
-template <int EACH>
+// A warp a head of a row, a lane every 32nd element. A head's gates follow each other where
+// `together`.
+template <int EACH, bool SILU>
 static __global__ void __launch_bounds__(THREADS)
     gated_norm_kernel(const __grid_constant__ struct gated_norm s) {
     wait_for_input();
-    int64_t at = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP, row = at / s.heads;
-    int head = (int)(at % s.heads), lane = threadIdx.x % WARP;
+    int at = blockIdx.x * WARPS + threadIdx.x / WARP, row = at / s.heads, head = at % s.heads;
+    int lane = threadIdx.x % WARP, first = head * s.width;
     if (row >= s.n) return;
-    float x[EACH], sum = 0;
+    const float *p = s.x.p + row * s.x.ld + first, *gates = s.gate.x.p + row * s.gate.x.ld;
+    int begin = s.together ? band_column(s.gate, first) : 0;
+    float x[EACH], gate[EACH], sum = 0;
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         int k = i * WARP + lane;
-        x[i] = k < s.width ? s.x.p[row * s.x.ld + head * s.width + k] : 0.0f;
+        bool there = k < s.width;
+        x[i] = there ? p[k] : 0.0f;
+        gate[i] = there ? gates[s.together ? begin + k : band_column(s.gate, first + k)] : 0.0f;
         sum += x[i] * x[i];
     }
     float by = 1.0f / sqrtf(warp_sum(sum) / (float)s.width + s.eps);
+    int64_t to = (int64_t)at * s.width;
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        int k = i * WARP + lane, column = head * s.width + k;
+        int k = i * WARP + lane;
         if (k >= s.width) continue;
-        float gate = s.gate.x.p[row * s.gate.x.ld + band_column(s.gate, column)];
-        float y = activated(gate, s.act) * (x[i] * by * s.w[k]);
-        int64_t to = row * s.heads * s.width + column;
+        float y = after<SILU>(gate[i], s.act) * (x[i] * by * s.w[k]);
         if (s.narrow)
-            ((__nv_bfloat16 *)s.y)[to] = __float2bfloat16(y);
+            ((__nv_bfloat16 *)s.y)[to + k] = __float2bfloat16(y);
         else
-            ((float *)s.y)[to] = y;
+            ((float *)s.y)[to + k] = y;
     }
 }
 
@@ -289,11 +305,14 @@ bool cuda_gated_norm(struct context *c, struct tensor y, struct tensor x, const 
                            norm->eps,
                            gate->act,
                            (int)x.n[2],
-                           x.n[0],
-                           x.n[1]};
-    if (s.width > 8 * WARP) return false;
-    unsigned blocks = (unsigned)ceil_div(s.n * s.heads, WARPS);
-    auto kernel = s.width > 4 * WARP ? gated_norm_kernel<8> : gated_norm_kernel<4>;
+                           (int)x.n[0],
+                           (int)x.n[1],
+                           !gate->period || gate->count % x.n[2] == 0};
+    if (s.width > 8 * WARP || x.n[0] * x.n[1] > INT32_MAX) return false;
+    unsigned blocks = (unsigned)ceil_div(x.n[0] * x.n[1], WARPS);
+    bool wide = s.width > 4 * WARP, silu = gate->act == ACT_SILU;
+    auto kernel = wide ? (silu ? gated_norm_kernel<8, true> : gated_norm_kernel<8, false>)
+                       : (silu ? gated_norm_kernel<4, true> : gated_norm_kernel<4, false>);
     if (blocks) launch(c, "gated_norm", kernel, dim3(blocks), THREADS, 0, s);
     return true;
 }

@@ -49,6 +49,6 @@ struct chunked {
 // Runs of at least so many rows are done in chunks, in native precision.
 enum { CHUNKED_LEAST = 16 };
 // Does those of the step; dry too. False: none is done.
-bool cuda_chunks(struct context *c, const struct chunked *p, const struct rows *rows);
+extern "C" bool cuda_chunks(struct context *c, const struct chunked *p, const struct rows *rows);
 
 #endif

@@ -111,9 +111,9 @@ static void test_linear(void **state) {
 
 // Rows and outputs of more than one tile, and k of more than one chunk, as few threads get them.
 static void check_tiles(struct machine *m) {
-    static const int64_t shapes[][3] = {{1, 2080, 300}, {8, 4128, 40},  {70, 264, 150},
-                                        {230, 160, 70}, {16, 512, 300}, {140, 1024, 20},
-                                        {50, 768, 75},  {20, 1536, 40}};
+    static const int64_t shapes[][3] = {
+        {1, 2080, 300},  {8, 4128, 40}, {70, 264, 150}, {230, 160, 70}, {16, 512, 300},
+        {140, 1024, 20}, {50, 768, 75}, {20, 1536, 40}, {9, 4104, 70},  {33, 1032, 257}};
     if (m->threads > 1) return;
     for (int l = 1; l < LAYOUTS; l++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
@@ -323,22 +323,25 @@ static void check_around(struct machine *m) {
 // The gated half of an MLP, which may be in BF16, and the product that reads it, against their
 // parts, for as many rows as a GPU has other kernels for.
 static void check_mlp(struct machine *m) {
-    enum { ROWS = 200, WIDTH = 256, OUT = 72 };
+    enum { WIDTH = 256, OUT = 72 };
     static const int kinds[][2] = {{2, 2}, {4, 2}, {24, 4}, {6, 1}, {2, 0}, {0, 2}, {9, 9}};
+    static const int64_t rows[] = {200, 70};
     if (m->threads > 1) return;
-    for (size_t l = 0; l < sizeof kinds / sizeof *kinds; l++) {
+    for (size_t i = 0; i < 2 * sizeof kinds / sizeof *kinds; i++) {
+        size_t l = i / 2;
+        int64_t n = rows[i % 2];
         struct matrix gate = make_matrix(m, &layouts[kinds[l][0]], WIDTH, 128);
         struct matrix up = make_matrix(m, &layouts[kinds[l][0]], WIDTH, 128);
         struct matrix down = make_matrix(m, &layouts[kinds[l][1]], OUT, WIDTH);
-        float *x = noise_array(ROWS * 128), *to = noise_array(ROWS * OUT);
+        float *x = noise_array(n * 128), *to = noise_array(n * OUT);
         float *bias = noise_array(WIDTH);
         if (l % 2) gate.w.bias = put_f32(m, bias, 1, (int64_t[]){WIDTH});
         if (l % 3 == 1) up.w.bias = put_f32(m, bias, 1, (int64_t[]){WIDTH});
         if (l % 2) down.w.bias = put_f32(m, bias, 1, (int64_t[]){OUT});
-        struct tensor t = put_f32(m, x, 2, (int64_t[]){ROWS, 128}), y[2];
+        struct tensor t = put_f32(m, x, 2, (int64_t[]){n, 128}), y[2];
         struct rms norm = {l % 2 ? put_f32(m, bias, 1, (int64_t[]){128}) : (struct tensor){0},
                            0.1f};
-        const int64_t shape[] = {ROWS, OUT};
+        const int64_t shape[] = {n, OUT};
         struct tensor h = normed_glu(&m->c, t, &norm, &gate.w, &up.w, ACT_SILU);
         float *got = get(m, linear_to(&m->c, put_f32(m, to, 2, shape), h, &down.w));
         h = rms_norm(&m->c, t, norm.w, norm.eps);
@@ -346,10 +349,92 @@ static void check_mlp(struct machine *m) {
         float *only = get(m, linear(&m->c, glu(&m->c, h, &gate.w, &up.w, ACT_SILU), &down.w));
         h = linear(&m->c, act_mul(&m->c, y[0], y[1], ACT_SILU), &down.w);
         float *alone = get(m, h), *want = get(m, add_to(&m->c, put_f32(m, to, 2, shape), h));
-        expect_same("an MLP", only, alone, ROWS * OUT, 2 * rows_tolerance(m));
-        expect_same("an MLP of a residual stream", got, want, ROWS * OUT, 2 * rows_tolerance(m));
+        expect_same("an MLP", only, alone, n * OUT, 2 * rows_tolerance(m));
+        expect_same("an MLP of a residual stream", got, want, n * OUT, 2 * rows_tolerance(m));
         free(got), free(only), free(alone), free(want), free(x), free(to), free(bias);
         matrix_free(&gate), matrix_free(&up), matrix_free(&down);
+        machine_clear(m);
+    }
+}
+
+// Output o of a row, and in *off how much kernels may be off: what check_linear allows.
+static double product_at(const struct machine *m, const struct matrix *a, const float *bias,
+                         const double *x, int64_t o, double *off) {
+    bool native = m->c.precision == PRECISION_NATIVE;
+    double sum = bias ? bias[o] : 0, size = fabs(sum);
+    for (int64_t i = 0; i < a->w.in; i++) {
+        sum += a->value[o * a->w.in + i] * x[i];
+        size += a->size[o * a->w.in + i] * fabs(x[i]);
+    }
+    *off = 1e-6 * size;
+    if (native && !on_cpu()) *off += 0x1p-7 * size;
+    if (native && on_cpu() && rounds_to_bf16(m, a)) *off += 0x1p-8 * size;
+    return sum;
+}
+
+struct bands {
+    int64_t n, in, out, wide, wide_y; // bands of x and of what is added to, of rows so wide
+    const float *x, *norm, *to, *bias;
+    const struct matrix *w[2];
+};
+
+// normed, gated [n, out]; added [n, wide_y].
+static void check_bands_of(const struct machine *m, const struct bands *b, float *normed[2],
+                           const float *gated, const float *added) {
+    double *row = mem_array((size_t)b->in, sizeof *row);
+    for (int64_t r = 0; r < b->n; r++) {
+        double square = 0, off[2];
+        for (int64_t i = 0; i < b->in; i++) row[i] = (double)b->x[r * b->wide + i];
+        for (int64_t i = 0; i < b->in; i++) square += row[i] * row[i];
+        for (int64_t at = r * b->wide_y, o = 0; o < b->wide_y; at++, o++) {
+            double more = o < b->out ? product_at(m, b->w[0], b->bias, row, o, off) : (off[0] = 0);
+            double want = (double)b->to[at] + more;
+            expect_near("added", at, (double)added[at], want, off[0] + 1e-6 * fabs(want));
+        }
+        double by = 1 / sqrt(square / (double)b->in + 1e-5);
+        for (int64_t i = 0; i < b->in; i++) row[i] *= by * (b->norm ? (double)b->norm[i] : 1);
+        for (int64_t at = r * b->out, o = 0; o < b->out; at++, o++) {
+            double g = product_at(m, b->w[0], b->bias, row, o, &off[0]);
+            double u = product_at(m, b->w[1], b->bias, row, o, &off[1]),
+                   want = g / (1 + exp(-g)) * u;
+            expect_near("normed", at, (double)normed[0][at], g, off[0]);
+            expect_near("normed", at, (double)normed[1][at], u, off[1]);
+            // A gate's slope is at most 1.1.
+            expect_near("gated", at, (double)gated[at], want,
+                        1.1 * off[0] * (fabs(u) + off[1]) + fabs(g) * off[1] + 1e-5 * fabs(want));
+        }
+    }
+    free(row);
+}
+
+// Products of some rows with dense BF16 weights, and what is around them, against doubles.
+static void check_bands(struct machine *m) {
+    static const int64_t shapes[][3] = {{9, 328, 75},   {16, 64, 205},  {33, 1032, 129},
+                                        {64, 2048, 70}, {100, 520, 43}, {128, 136, 301}};
+    enum { BEFORE = 8, AFTER = 5 };
+    if (m->threads > 1) return;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        struct bands b = {.n = shapes[s][0], .in = shapes[s][1], .out = shapes[s][2]};
+        b.wide = BEFORE + b.in + 24, b.wide_y = b.out + AFTER;
+        struct matrix w[2] = {make_matrix(m, &layouts[2], b.out, b.in),
+                              make_matrix(m, &layouts[s % 2 ? 12 : 2], b.out, b.in)};
+        float *x = noise_array(b.n * b.wide), *norm = s % 2 ? noise_array(b.in) : NULL;
+        float *to = noise_array(b.n * b.wide_y), *bias = s % 3 ? noise_array(b.out) : NULL;
+        if (bias) w[0].w.bias = w[1].w.bias = put_f32(m, bias, 1, &b.out);
+        b.x = x + BEFORE, b.norm = norm, b.to = to, b.bias = bias, b.w[0] = w, b.w[1] = w + 1;
+        struct tensor t = put_f32(m, x, 2, (int64_t[]){b.n, b.wide}), y[2];
+        struct tensor sum = put_f32(m, to, 2, (int64_t[]){b.n, b.wide_y});
+        struct rms rms = {norm ? put_f32(m, norm, 1, &b.in) : (struct tensor){0}, 1e-5f};
+        t = tensor_slice(t, 1, BEFORE, b.in);
+        normed_linear(&m->c, t, &rms, 2, (const struct weight *const[]){&w[0].w, &w[1].w}, y);
+        float *normed[2] = {get(m, y[0]), get(m, y[1])};
+        float *gated = get(m, normed_glu(&m->c, t, &rms, &w[0].w, &w[1].w, ACT_SILU));
+        linear_to(&m->c, tensor_slice(sum, 1, 0, b.out), t, &w[0].w);
+        float *added = get(m, sum);
+        check_bands_of(m, &b, normed, gated, added);
+        free(normed[0]), free(normed[1]), free(gated), free(added);
+        free(x), free(norm), free(to), free(bias);
+        matrix_free(&w[0]), matrix_free(&w[1]);
         machine_clear(m);
     }
 }
@@ -358,6 +443,8 @@ static void test_around_products(void **state) {
     (void)state;
     each_machine(PRECISION_F32, check_around);
     each_machine(PRECISION_NATIVE, check_around);
+    each_machine(PRECISION_F32, check_bands);
+    each_machine(PRECISION_NATIVE, check_bands);
     each_machine(PRECISION_F32, check_mlp);
     each_machine(PRECISION_NATIVE, check_mlp);
 }

@@ -301,15 +301,15 @@ void cuda_attention(struct context *c, struct tensor y, struct tensor q, const s
         choose_splits(c, &a);
         bool tiles = splittable(c, &a) && a.n >= TILE_ROWS * rows->runs && a.n >= TILE_ROWS &&
                      attend_tiles(c, &a, kv->k.n[0]);
-        a.y = (float *)wide.data, a.ldy = wide.stride[0], a.narrow = false;
-        if (tiles)
-            ;
-        else if (!splittable(c, &a))
-            launch(c, "attention", plain_kernel, dim3((unsigned)(a.n * a.heads)), THREADS,
-                   (size_t)(a.k_width + a.v_width) * 4, a);
-        else if (!attend_steps(c, &a))
-            a.type == DT_BF16 ? split<true>(c, &a) : split<false>(c, &a);
-        if (!tiles && y.type == DT_BF16) cuda_convert(c, y, wide);
+        if (!tiles && !(splittable(c, &a) && attend_steps(c, &a))) {
+            a.y = (float *)wide.data, a.ldy = wide.stride[0], a.narrow = false;
+            if (!splittable(c, &a))
+                launch(c, "attention", plain_kernel, dim3((unsigned)(a.n * a.heads)), THREADS,
+                       (size_t)(a.k_width + a.v_width) * 4, a);
+            else
+                a.type == DT_BF16 ? split<true>(c, &a) : split<false>(c, &a);
+            if (y.type == DT_BF16) cuda_convert(c, y, wide);
+        }
     }
     scratch_release(c, mark);
 }

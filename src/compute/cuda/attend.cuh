@@ -7,7 +7,7 @@
 struct attend {
     float *y;
     int64_t ldy;
-    bool narrow;    // y is of BF16, of attend_tiles alone
+    bool narrow;    // y is of BF16, of attend_tiles and attend_steps alone
     const float *q; // [n, heads, k_width]
     int64_t ldq;
     int64_t n, heads, kv_heads, group; // group: heads a kv head

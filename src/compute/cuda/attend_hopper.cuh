@@ -6,8 +6,6 @@
 #ifndef COMPUTE_CUDA_ATTEND_HOPPER_CUH
 #define COMPUTE_CUDA_ATTEND_HOPPER_CUH
 
-#include <cuda.h>
-
 #include "compute/cuda/attend_tiles.cuh"
 #include "compute/cuda/wgmma.cuh"
 
@@ -74,12 +72,6 @@ static __device__ __forceinline__ uint64_t operand(uint32_t at, int far) {
 #define SUMS_16(s, i) SUMS_4(s, i), SUMS_4(s, i + 4), SUMS_4(s, i + 8), SUMS_4(s, i + 12)
 #define SUMS_32(s)    SUMS_16(s, 0), SUMS_16(s, 16)
 #define SUMS_64(s)    SUMS_32(s), SUMS_16(s, 32), SUMS_16(s, 48)
-#define PLACES_32                                                                                  \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define PLACES_64                                                                                  \
-    PLACES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-              "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
 // s = q k^T, or s += where `more`: 64 rows by KEYS keys over 16 columns, both from shared memory.
 #define SCORES(KEYS, TYPE, PLACES, Q, K, MORE, SUMS)                                               \
@@ -164,11 +156,8 @@ static __device__ __forceinline__ void fetch_whole(uint32_t to, uint64_t *full,
     int32_t t = t0 + row;
     int64_t slot =
         (((int64_t)table[t >> shift] * a.kv_heads + kv_head) << shift) + (t & ((1 << shift) - 1));
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        "[%0], [%1, {%2, %3}], [%4];" ::"r"(to + panel * tile_bytes(KEYS, PANEL) + row * PANEL * 2),
-        "l"(map), "r"(panel * PANEL), "r"((int32_t)slot), "r"(shared_at(full))
-        : "memory");
+    copy_box(to + panel * tile_bytes(KEYS, PANEL) + row * PANEL * 2, map, panel * PANEL,
+             (int32_t)slot, full);
 }
 
 // The same where some may be outside of [first, last]: zeros.

@@ -121,7 +121,8 @@ static __global__ void __launch_bounds__(WARPS * 32)
     }
     __syncthreads();
     bool whole = s.count == 1;
-    float *y = a.y + row * a.ldy + head * D, top, total;
+    float top, total;
+    int64_t y = row * a.ldy + head * D;
     int64_t each = D + 2;
     float *found = a.parts + (row * a.heads + head) * a.splits * each;
     for (int i = threadIdx.x; i < heads * D; i += blockDim.x) {
@@ -135,7 +136,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
             sum += keep * ((const float *)memory)[(size_t)w * tile + h * D + column];
         }
         if (whole) {
-            y[i] = sum / (total + sink_of(a, head + h, top / LOG2E));
+            put_one(a, y + i, sum / (total + sink_of(a, head + h, top / LOG2E)));
             continue;
         }
         float *to = found + (h * a.splits + blockIdx.x) * each;
@@ -157,7 +158,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
         const float *from = found + i / D * a.splits * each;
         struct found f = {from, from + D, each, each, (int)s.count};
         float sum = merged(f, i % D, &top, &total);
-        y[i] = sum / (total + sink_of(a, head + i / D, top / LOG2E));
+        put_one(a, y + i, sum / (total + sink_of(a, head + i / D, top / LOG2E)));
     }
 }
 

@@ -59,6 +59,13 @@ template <bool BRAIN> static __device__ __forceinline__ uint32_t narrow(float lo
     return *(uint32_t *)&v;
 }
 
+static __device__ __forceinline__ void put_one(const struct attend &a, int64_t at, float v) {
+    if (a.narrow)
+        ((__nv_bfloat16 *)a.y)[at] = __float2bfloat16_rn(v);
+    else
+        a.y[at] = v;
+}
+
 // Two of y's elements that follow each other.
 static __device__ __forceinline__ void put_pair(const struct attend &a, int64_t at, float low,
                                                 float high) {

@@ -122,7 +122,12 @@ void cuda_log_decay(struct context *c, struct tensor y, struct tensor x, struct 
                     struct tensor bias);
 void cuda_delta_rule(struct context *c, struct tensor y, const struct delta_inputs *in,
                      const struct delta *d, const struct rows *rows, struct tensor state);
-// What around tells, of 9 and more rows (tiles_hopper.cu). False: not done.
+// What around tells, of 2 and more rows of dense BF16 weights (dense_hopper.cu) and x [n, in] in
+// BF16, normed before. False: not done.
+bool dense_around(struct context *c, const struct around *a, struct tensor x);
+// Whether it does products of w in a step of so many rows.
+bool dense_takes(const struct context *c, int64_t rows, const struct weight *w);
+// What around tells, of 2 and more rows (tiles_hopper.cu). False: not done.
 bool tiles_around(struct context *c, const struct around *a);
 // Whether it does products of w in a step of so many rows.
 bool tiles_take(const struct context *c, int64_t rows, const struct weight *w);

@@ -177,6 +177,22 @@ static __device__ __forceinline__ float activated(float x, int act) {
     return x / (1.0f + expf(-x * (1.5957691216f + 0.0713548163f * x * x)));
 }
 
+// Those activations that are x / (1 + exp(-x (linear + cubic x^2))), in few instructions.
+struct curve {
+    float linear, cubic;
+};
+
+// False: another one.
+static inline bool curve_of(struct curve *k, enum activation act) {
+    k->linear = act == ACT_QUICK_GELU ? 1.702f : act == ACT_SILU ? 1.0f : 1.5957691216f;
+    k->cubic = act == ACT_GELU_TANH ? 0.0713548163f : 0.0f;
+    return act == ACT_SILU || act == ACT_QUICK_GELU || act == ACT_GELU_TANH;
+}
+
+static __device__ __forceinline__ float curved(const struct curve &k, float x) {
+    return __fdividef(x, 1.0f + __expf(-x * (k.linear + k.cubic * x * x)));
+}
+
 static __device__ __forceinline__ float softplus(float x) {
     return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
 }

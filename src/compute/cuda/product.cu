@@ -4,10 +4,10 @@
 // every layout, or cuBLASLt for small matrices (routers) and more than a few rows. Else activations
 // and weights are rounded to bf16, and sums are in f32:
 // - one row of dense BF16 or 4-bit codes: stream.cu;
-// - few rows (decode): `few`, bound by memory; a block has 16 outputs, its warps share k;
-// - some rows (batched decode) of a quantized weight: of 4-bit codes tiles_hopper.cu, where the
-// device is
-//   made for it; else `some`, by tiles in shared memory;
+// - more (batched decode): of 4-bit codes tiles_hopper.cu, of dense BF16 dense_hopper.cu, where the
+//   device is made for them; of the others
+// - few rows: `few`, bound by memory; a block has 16 outputs, its warps share k;
+// - some rows: cuBLASLt for dense BF16, else `some`, by tiles in shared memory;
 // - many: cuBLASLt, after a quantized weight is expanded a band of rows at a time; without
 //   cuBLASLt, `some`.
 #include "compute/cuda/product_tiles.cuh"
@@ -347,9 +347,15 @@ static bool gate_many(struct context *c, const struct around *a, struct tensor x
     return true;
 }
 
+// By kernels of dense_hopper.cu, or cuBLASLt.
+static bool takes_many(const struct context *c, int64_t rows, const struct weight *w) {
+    bool blas = c->dev->cuda->blas && rows > SOME && w->out % 8 == 0;
+    return c->precision == PRECISION_NATIVE && kind_of(w) && !tiles_take(c, rows, w) &&
+           (blas || dense_takes(c, rows, w));
+}
+
 bool cuda_narrows(const struct context *c, int64_t rows, const struct weight *w) {
-    return c->precision == PRECISION_NATIVE && c->dev->cuda->blas && rows > SOME && kind_of(w) &&
-           w->out % 8 == 0 && !tiles_take(c, rows, w);
+    return c->dev->cuda->blas && w->out % 8 == 0 && takes_many(c, rows, w);
 }
 
 static struct tensor input_many(struct context *c, const struct around *a) {
@@ -377,14 +383,17 @@ static bool products_many(struct context *c, const struct around *a, struct tens
 
 bool cuda_around_many(struct context *c, const struct around *a) {
     bool is_gated = a->result == RESULT_GATED;
-    for (int i = 0; i < a->count; i++)
-        if (!cuda_narrows(c, a->x.n[0], a->w[i])) return false;
-    if (is_gated && a->y[0].type != DT_BF16) return false;
+    bool blas = c->dev->cuda->blas && (!is_gated || a->y[0].type == DT_BF16);
+    for (int i = 0; i < a->count; i++) {
+        if (!takes_many(c, a->x.n[0], a->w[i])) return false;
+        blas = blas && a->w[i]->out % 8 == 0;
+    }
     size_t norm = a->norm && a->norm->w.dims ? (size_t)a->norm->w.data : 0;
     if (a->norm && ((size_t)a->x.data | (size_t)a->x.stride[0] * 4 | norm) % 16) return false;
     size_t mark = scratch_mark(c);
     struct tensor x = input_many(c, a);
-    bool done = !c->err.set && (is_gated ? gate_many(c, a, x) : products_many(c, a, x));
+    bool done = !c->err.set && dense_around(c, a, x);
+    if (!done && blas && !c->err.set) done = is_gated ? gate_many(c, a, x) : products_many(c, a, x);
     scratch_release(c, mark);
     return done;
 }
@@ -469,7 +478,7 @@ void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor 
         int same = 1;
         while (i + same < count && same_kind(w[i], w[i + same])) same++;
         struct around a = {x, NULL, same, w + i, y + i, RESULT_IS, ACT_SILU};
-        if (!c->dry && rounds && tiles_around(c, &a)) {
+        if (!c->dry && cuda_around(c, &a)) {
             i += same;
             continue;
         }
@@ -482,7 +491,7 @@ void cuda_linear(struct context *c, int count, struct tensor y[], struct tensor 
             i++;
             continue;
         }
-        if (!cuda_around(c, &a)) few(c, same, y + i, x, w + i, false, ACT_SILU);
+        few(c, same, y + i, x, w + i, false, ACT_SILU);
         i += same;
     }
     scratch_release(c, mark);
@@ -493,14 +502,14 @@ void cuda_glu(struct context *c, struct tensor y, struct tensor x, const struct 
     const struct weight *const w[] = {gate, up};
     struct tensor pair[] = {y, y};
     struct around a = {x, NULL, 2, w, &y, RESULT_GATED, act};
+    if (!c->dry && cuda_around(c, &a)) return;
     if (y.type == DT_BF16) {
-        if (!cuda_around_many(c, &a)) fail(&c->err, "cuBLASLt refused a product");
+        fail(&c->err, "cuBLASLt refused a product");
         return;
     }
-    if (!c->dry && tiles_around(c, &a)) return;
     if (!c->dry && c->precision == PRECISION_NATIVE && x.n[0] && is_few(x.n[0], gate->in) &&
         kind_of(gate) && same_kind(gate, up)) {
-        if (!cuda_around(c, &a)) few(c, 2, pair, x, w, true, act);
+        few(c, 2, pair, x, w, true, act);
         return;
     }
     size_t mark = scratch_mark(c);

@@ -14,7 +14,6 @@
 enum {
     TILES_K = 256,                         // columns of a stage of weights
     TILES_STAGE = 16 * (TILES_K / 2 + 32), // its bytes: of 16 rows codes, scales, biases
-    TILES_SPLITS = 8,                      // of k, at most: a cluster's blocks
 };
 
 // A block's form: N rows, 16 outputs of each of the warps that compute; x is fetched by a warpgroup
@@ -41,7 +40,7 @@ struct tiles {
     bool add;      // to y, which is not overwritten
     bool gated;    // a warp has 8 outputs of w[0] and the same of w[1]: y of w[0]
     struct gating gating;
-    float curve[2]; // gated: act(x) = x / (1 + exp(-x (curve[0] + curve[1] x^2)))
+    struct curve curve;
     // Of experts: x's rows are their entries.
     const int32_t *start;
     int experts;
@@ -321,8 +320,7 @@ struct tiles_out {
 static __device__ __forceinline__ float tiles_gated(const struct tiles &f, float gate, float up) {
     float limit = f.gating.limit;
     if (limit > 0) gate = fminf(gate, limit), up = fminf(fmaxf(up, -limit), limit);
-    float u = gate * (f.curve[0] + f.curve[1] * gate * gate);
-    return __fdividef(gate, 1.0f + __expf(-u)) * (up + f.gating.plus);
+    return curved(f.curve, gate) * (up + f.gating.plus);
 }
 
 // Of rows r and r + 1: outputs o (x, y) and o + 8 (z, w), or the latter are what o is gated with.
@@ -351,23 +349,6 @@ static __device__ __forceinline__ struct tiles_out tiles_out_of(const struct til
     const struct matrix *m = &f.w[t.which];
     struct tiles_out to = {m->y, {m->bias, m[f.gated].bias}, m->ldy, (int)m->out, t.from, t.to};
     return to;
-}
-
-static __device__ __forceinline__ int cluster_rank() {
-    int r;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
-    return r;
-}
-
-static __device__ __forceinline__ int cluster_size() {
-    int n;
-    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
-    return n;
-}
-
-static __device__ __forceinline__ void cluster_meet() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
 }
 
 // Adds what the blocks of a cluster have of its tile, each a part of it.
@@ -422,7 +403,7 @@ static __device__ __forceinline__ void tiles_multiply(const struct tiles &f, con
     for (int i = 0; i + 1 < Form::DEPTH; i++) w.feed(f, first, end, step);
     if (!EXPERTS) wait_for_input(); // as memory that is written to is in use until then
     int slot = 0, x_slot = 0, phase = 0;
-    uint32_t magic = 0x43004300u, place = place_of(xs);
+    uint32_t magic = 0x43004300u, place = place_of(shared_at(xs));
     asm volatile("" : "+r"(magic)); // stays in a register, so that two constants meet in one lop3
     for (;; index += step) {
         struct tiles_at t = tiles_find<Form, EXPERTS>(f, index);

@@ -12,38 +12,6 @@ static __global__ void __launch_bounds__(Form::THREADS, 1)
 
 // --- launching -----------------------------------------------------------------------------------
 
-static cudaLaunchConfig_t cluster_launch(cudaLaunchAttribute attribute[2], int64_t clusters,
-                                         int blocks, int threads, size_t shared) {
-    attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute[0].val.programmaticStreamSerializationAllowed = 1;
-    attribute[1].id = cudaLaunchAttributeClusterDimension;
-    attribute[1].val.clusterDim.x = (unsigned)blocks;
-    attribute[1].val.clusterDim.y = attribute[1].val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)(clusters * blocks));
-    config.blockDim = dim3((unsigned)threads);
-    config.dynamicSmemBytes = shared;
-    config.attrs = attribute, config.numAttrs = 2;
-    return config;
-}
-
-// Blocks of the largest cluster with which all tiles are computed at once.
-template <class Form, bool EXPERTS>
-static int splits_of(struct context *c, const struct tiles &f, int64_t tiles) {
-    int best = 1, stages = f.shape.in / TILES_K;
-    for (int s = 2; s <= TILES_SPLITS && s <= stages; s++) {
-        if (s * tiles > c->dev->cuda->processors) break;
-        cudaLaunchAttribute attribute[2] = {};
-        cudaLaunchConfig_t config = cluster_launch(attribute, tiles, s, Form::THREADS, Form::SIZE);
-        int most = 0;
-        cuda_ok(&c->err,
-                cudaOccupancyMaxActiveClusters(&most, tiles_kernel<Form, EXPERTS>, &config),
-                "asking for the occupancy");
-        if (most >= tiles) best = s;
-    }
-    return best;
-}
-
 template <class Form, bool EXPERTS> static void launch_tiles(struct context *c, struct tiles f) {
     auto kernel = tiles_kernel<Form, EXPERTS>;
     const char *op = EXPERTS ? "experts" : "linear";
@@ -57,7 +25,9 @@ template <class Form, bool EXPERTS> static void launch_tiles(struct context *c, 
     }
     int64_t tiles = (int64_t)f.down * f.across, most = c->dev->cuda->processors;
     if (EXPERTS) tiles = most; // how many there are is known on the device alone
-    int splits = EXPERTS ? 1 : splits_of<Form, EXPERTS>(c, f, tiles);
+    int splits =
+        EXPERTS ? 1
+                : cluster_blocks(c, kernel, tiles, f.shape.in / TILES_K, Form::THREADS, Form::SIZE);
     if (splits > 1) {
         int64_t parts[] = {tiles * splits, Form::N / 2 * Form::LANES};
         f.parts = (float4 *)scratch_tensor(c, DT_F32, 2, parts).data;
@@ -84,7 +54,7 @@ static bool takes(const struct context *c, const struct weight *w) {
 }
 
 bool tiles_take(const struct context *c, int64_t rows, const struct weight *w) {
-    return rows > FEW && (rows <= TILES_ROWS || !c->dev->cuda->blas) && takes(c, w);
+    return rows > 1 && (rows <= TILES_ROWS || !c->dev->cuda->blas) && takes(c, w);
 }
 
 static bool takes_all(const struct context *c, const struct matrices *w) {
@@ -96,9 +66,7 @@ static bool takes_all(const struct context *c, const struct matrices *w) {
 // False: not a function that the kernels have.
 static bool gate_by(struct tiles *f, const struct gating &g) {
     f->gated = true, f->gating = g;
-    f->curve[0] = g.act == ACT_QUICK_GELU ? 1.702f : g.act == ACT_SILU ? 1.0f : 1.5957691216f;
-    f->curve[1] = g.act == ACT_GELU_TANH ? 0.0713548163f : 0.0f;
-    return g.act == ACT_SILU || g.act == ACT_QUICK_GELU || g.act == ACT_GELU_TANH;
+    return curve_of(&f->curve, g.act);
 }
 
 // x, or the rows of it that `list` has, for tiles.

@@ -4,6 +4,8 @@
 #ifndef COMPUTE_CUDA_WGMMA_CUH
 #define COMPUTE_CUDA_WGMMA_CUH
 
+#include <cuda.h>
+
 #include "compute/cuda/device.cuh"
 
 // --- barriers ------------------------------------------------------------------------------------
@@ -40,13 +42,88 @@ static __device__ __forceinline__ void copy_bulk(void *to, const void *from, int
                  : "memory");
 }
 
+// A box of a map, from column k of a row on.
+static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, int k, int row,
+                                                uint64_t *b) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+                 "l"(map), "r"(k), "r"(row), "r"(shared_at(b))
+                 : "memory");
+}
+
+// --- clusters ------------------------------------------------------------------------------------
+
+static __device__ __forceinline__ int cluster_rank() {
+    int r;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+
+static __device__ __forceinline__ int cluster_size() {
+    int n;
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
+    return n;
+}
+
+static __device__ __forceinline__ void cluster_meet() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+}
+
+// Where what is at `shared` in this block's memory is in that of the cluster's block `rank`.
+static __device__ __forceinline__ uint32_t cluster_at(uint32_t shared, int rank) {
+    uint32_t at;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared), "r"(rank));
+    return at;
+}
+
+static __device__ __forceinline__ float cluster_float(uint32_t at) {
+    float v;
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
+    return v;
+}
+
+enum { CLUSTER_MOST = 8 }; // blocks
+
+static inline cudaLaunchConfig_t cluster_launch(cudaLaunchAttribute attribute[2], int64_t clusters,
+                                                int blocks, int threads, size_t shared) {
+    attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute[0].val.programmaticStreamSerializationAllowed = 1;
+    attribute[1].id = cudaLaunchAttributeClusterDimension;
+    attribute[1].val.clusterDim.x = (unsigned)blocks;
+    attribute[1].val.clusterDim.y = attribute[1].val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)(clusters * blocks));
+    config.blockDim = dim3((unsigned)threads);
+    config.dynamicSmemBytes = shared;
+    config.attrs = attribute, config.numAttrs = 2;
+    return config;
+}
+
+// Blocks of the largest cluster, `most` at most, with which all run at once.
+template <class Kernel>
+static int cluster_blocks(struct context *c, Kernel kernel, int64_t clusters, int most, int threads,
+                          size_t shared) {
+    int best = 1;
+    for (int s = 2; s <= CLUSTER_MOST && s <= most; s++) {
+        if (s * clusters > c->dev->cuda->processors) break;
+        cudaLaunchAttribute attribute[2] = {};
+        cudaLaunchConfig_t config = cluster_launch(attribute, clusters, s, threads, shared);
+        int fit = 0;
+        cuda_ok(&c->err, cudaOccupancyMaxActiveClusters(&fit, kernel, &config),
+                "asking for the occupancy");
+        if (fit >= clusters) best = s;
+    }
+    return best;
+}
+
 // --- products ------------------------------------------------------------------------------------
 
 // B is K-major: rows of 64 k (128 bytes) whose blocks of 16 bytes are out of order by the row
 // (128-byte swizzle); groups of 8 rows follow each other. Where it stands is told by `place_of`, to
 // which bytes / 16 may be added.
-static __device__ __forceinline__ uint32_t place_of(const void *p) {
-    return (shared_at(p) >> 4 & 0x3fff) | 1u << 16;
+static __device__ __forceinline__ uint32_t place_of(uint32_t shared) {
+    return (shared >> 4 & 0x3fff) | 1u << 16;
 }
 
 static __device__ __forceinline__ void wgmma_begin() {
@@ -67,60 +144,89 @@ template <int N>
 static __device__ __forceinline__ void wgmma(float d[N / 2], const uint32_t a[4], uint32_t b,
                                              int add);
 
+// The same with both from shared memory; a as place_of tells, too.
+template <int N>
+static __device__ __forceinline__ void wgmma(float d[N / 2], uint32_t a, uint32_t b, int add);
+
 #define FOUR(i)       "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define EIGHT(i)      FOUR(i), FOUR(i + 4)
 #define SIXTEEN(i)    EIGHT(i), EIGHT(i + 8)
 #define THIRTY_TWO(i) SIXTEEN(i), SIXTEEN(i + 16)
 
+// The names of so many sums in the instructions' text.
+#define PLACES_8  "%0, %1, %2, %3, %4, %5, %6, %7"
+#define PLACES_16 PLACES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define PLACES_32                                                                                  \
+    PLACES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define PLACES_64                                                                                  \
+    PLACES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+              "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+
+#define RESULTS_8  EIGHT(0)
+#define RESULTS_16 SIXTEEN(0)
+#define RESULTS_32 THIRTY_TWO(0)
+#define RESULTS_64 THIRTY_TWO(0), THIRTY_TWO(32)
+
+#define OF_REGISTERS(N, SUMS, A, B, ADD)                                                           \
+    asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, " ADD ", 0;\n"                    \
+                 "mov.b64 b, {" B ", 0x40000040};\n"                                               \
+                 "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" PLACES_##SUMS         \
+                 "}, {" A "}, "                                                                    \
+                 "b, p, 1, 1, 0;\n}"                                                               \
+                 : RESULTS_##SUMS                                                                  \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add))
+
+#define OF_MEMORY(N, SUMS, A, B, ADD)                                                              \
+    asm volatile("{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, " ADD ", 0;\n"                 \
+                 "mov.b64 a, {" A ", 0x40000040};\nmov.b64 b, {" B ", 0x40000040};\n"              \
+                 "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" PLACES_##SUMS         \
+                 "}, "                                                                             \
+                 "a, b, p, 1, 1, 0, 0;\n}"                                                         \
+                 : RESULTS_##SUMS                                                                  \
+                 : "r"(a), "r"(b), "r"(add))
+
 template <>
 __device__ __forceinline__ void wgmma<16>(float *d, const uint32_t a[4], uint32_t b, int add) {
-    asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %13, 0;\n"
-                 "mov.b64 b, {%12, 0x40000040};\n"
-                 "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7"
-                 "}, {%8, %9, %10, %11}, b, p, 1, 1, 0;\n}"
-                 : EIGHT(0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
+    OF_REGISTERS("16", 8, "%8, %9, %10, %11", "%12", "%13");
 }
 
 template <>
 __device__ __forceinline__ void wgmma<32>(float *d, const uint32_t a[4], uint32_t b, int add) {
-    asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %21, 0;\n"
-                 "mov.b64 b, {%20, 0x40000040};\n"
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-                 "}, {%16, %17, %18, %19}, b, p, 1, 1, 0;\n}"
-                 : SIXTEEN(0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
+    OF_REGISTERS("32", 16, "%16, %17, %18, %19", "%20", "%21");
 }
 
 template <>
 __device__ __forceinline__ void wgmma<64>(float *d, const uint32_t a[4], uint32_t b, int add) {
-    asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %37, 0;\n"
-                 "mov.b64 b, {%36, 0x40000040};\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "
-                 "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-                 "}, {%32, %33, %34, %35}, b, p, 1, 1, 0;\n}"
-                 : THIRTY_TWO(0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
+    OF_REGISTERS("64", 32, "%32, %33, %34, %35", "%36", "%37");
 }
 
 template <>
 __device__ __forceinline__ void wgmma<128>(float *d, const uint32_t a[4], uint32_t b, int add) {
-    asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nsetp.ne.b32 p, %69, 0;\n"
-                 "mov.b64 b, {%68, 0x40000040};\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "
-                 "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, "
-                 "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
-                 "%62, %63"
-                 "}, {%64, %65, %66, %67}, b, p, 1, 1, 0;\n}"
-                 : THIRTY_TWO(0), THIRTY_TWO(32)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
+    OF_REGISTERS("128", 64, "%64, %65, %66, %67", "%68", "%69");
 }
 
+template <> __device__ __forceinline__ void wgmma<16>(float *d, uint32_t a, uint32_t b, int add) {
+    OF_MEMORY("16", 8, "%8", "%9", "%10");
+}
+
+template <> __device__ __forceinline__ void wgmma<32>(float *d, uint32_t a, uint32_t b, int add) {
+    OF_MEMORY("32", 16, "%16", "%17", "%18");
+}
+
+template <> __device__ __forceinline__ void wgmma<64>(float *d, uint32_t a, uint32_t b, int add) {
+    OF_MEMORY("64", 32, "%32", "%33", "%34");
+}
+
+template <> __device__ __forceinline__ void wgmma<128>(float *d, uint32_t a, uint32_t b, int add) {
+    OF_MEMORY("128", 64, "%64", "%65", "%66");
+}
+
+#undef OF_MEMORY
+#undef OF_REGISTERS
+#undef RESULTS_64
+#undef RESULTS_32
+#undef RESULTS_16
+#undef RESULTS_8
 #undef THIRTY_TWO
 #undef SIXTEEN
 #undef EIGHT

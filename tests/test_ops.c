@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "checkpoint/safetensors.h"
+#include "compute/ops.h"
 
 // --- products ------------------------------------------------------------------------------------
 
@@ -1007,6 +1008,35 @@ static void test_instruction_sets(void **state) {
     }
 }
 
+// --- loading -------------------------------------------------------------------------------------
+
+// Weights come as they are, whatever their sizes, between and beyond the parts that they go in.
+static void test_load(void **state) {
+    (void)state;
+    static const size_t sizes[] = {1,       64,       1000,           262143, 262145,
+                                   5 << 20, 16 << 20, (40 << 20) + 3, 7};
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+    struct machine m;
+    struct error e = {0};
+    uint8_t *host[COUNT], *back = mem_alloc((40 << 20) + 3);
+    void *at[COUNT];
+    machine_open(&m, ISA_BEST, 1, PRECISION_F32);
+    for (int i = 0; i < COUNT; i++) {
+        host[i] = mem_alloc(sizes[i]);
+        for (size_t k = 0; k < sizes[i]; k++) host[i][k] = (uint8_t)random_bits();
+        at[i] = m.held[m.count++] = device_alloc(m.dev, sizes[i], "a weight", &e);
+        device_load(m.dev, at[i], host[i], sizes[i]);
+    }
+    assert_true(device_loaded(m.dev, &e));
+    for (int i = 0; i < COUNT; i++) {
+        m.dev->ops->read(&m.c, back, at[i], sizes[i]);
+        assert_memory_equal(back, host[i], sizes[i]);
+        free(host[i]);
+    }
+    free(back);
+    machine_close(&m);
+}
+
 int main(int argc, char **argv) {
     test_options(argc, argv);
     unsetenv("MLXCEL_CPU_ISA"); // the tests choose
@@ -1026,6 +1056,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_residual_streams),
         cmocka_unit_test(test_argmax),
         cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_load),
         cmocka_unit_test(test_dry_run),
         cmocka_unit_test(test_first_error_sticks),
         cmocka_unit_test(test_instruction_sets),

@@ -80,6 +80,7 @@ static void variables(void **state) {
         {"MLXCEL_API_KEYS", "1", "MLXCEL_API_KEYS is set, and changes nothing: no option"},
         {"MLXCEL_CPU_ISA", "best", NULL},
         {"MLXCEL_LOG_FORMAT", "text", NULL},
+        {"MLXCEL_CUDA_PINNED_LOAD", "0", NULL},
         {"LLAMA_ARG_FLASH_ATTN", "", NULL},
         {"LLAMA_ARG_N_PARALLEL", "2", NULL},
         {"LLAMA_ARG_NO_SLOTS", "", NULL},

@@ -198,14 +198,20 @@ static bool on_or_off(const struct arg *arg) {
     return arg->kind == ARG_FLAG || arg->kind == ARG_SWITCH;
 }
 
-// A flag's variable: what llama.cpp and the usual conventions take for yes and for no.
-static bool store_flag_text(struct arg_value *v, struct sv from, struct sv text, struct error *e) {
+bool args_flag_text(struct sv from, struct sv text, bool *out, struct error *e) {
     const char *yes = "1 true yes on enabled", *no = "0 false no off disabled";
+    *out = has_word(yes, text);
+    return *out || has_word(no, text) ||
+           fail(e, "%.*s \"%.*s\": must be 1 or 0", (int)from.n, from.p, (int)text.n, text.p);
+}
+
+static bool store_flag_text(struct arg_value *v, struct sv from, struct sv text, struct error *e) {
+    bool yes;
     v->given = v->arg->kind == ARG_SWITCH;
     if (v->given && sv_find(from, sv("_NO_"), 0) >= 0) return true;
-    if (has_word(yes, text)) return v->given = v->set = true;
-    if (has_word(no, text)) return true;
-    return fail(e, "%.*s \"%.*s\": must be 1 or 0", (int)from.n, from.p, (int)text.n, text.p);
+    if (!args_flag_text(from, text, &yes, e)) return false;
+    if (yes) v->given = v->set = true;
+    return true;
 }
 
 static bool read_environment(struct arg_value *v, struct error *e) {

@@ -93,6 +93,10 @@ bool args_given(const struct args *a, const char *name); // by argv or the envir
 // What gave it: the name as typed ("-t", "--temp"), a variable, or an empty view.
 struct sv args_given_by(const struct args *a, const char *name);
 
+// The text of a flag's variable, named `from`: what llama.cpp and the usual conventions take for
+// yes and for no.
+bool args_flag_text(struct sv from, struct sv text, bool *out, struct error *e);
+
 // The word of `words` (with spaces between) that is nearest to a mistyped one, or an empty view.
 struct sv args_nearest(struct sv typed, const char *words);
 

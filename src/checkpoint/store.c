@@ -7,7 +7,8 @@
 void store_open(struct store *s, struct device *dev) { *s = (struct store){.dev = dev}; }
 
 void store_close(struct store *s) {
-    for (size_t i = 0; i < s->n; i++) device_free(s->dev, s->copy[i].to);
+    for (size_t i = 0; i < s->blocks; i++) device_free(s->dev, s->block[i]);
+    free(s->block);
     free(s->copy);
     *s = (struct store){0};
 }
@@ -29,14 +30,49 @@ static const struct store_copy *holding(const struct store *s, const char *p, si
     return NULL;
 }
 
+static void *take_block(struct store *s, size_t size, const char *what, struct error *e) {
+    void *p = device_alloc(s->dev, size, what, e);
+    if (!p) return NULL;
+    s->block = mem_grow(s->block, &s->block_cap, s->blocks + 1, sizeof *s->block);
+    return s->block[s->blocks++] = p;
+}
+
+// Devices round what they allocate, CUDA to 2 MiB: copies that are not large against that share
+// blocks, so that what a model needs is what its tensors have.
+static char *take_room(struct store *s, size_t size, const char *what, struct error *e) {
+    enum { ALIGN = 256, OWN = 16 << 20, BLOCK = 64 << 20 };
+    if (size >= OWN) return take_block(s, size, what, e);
+    size = ((size ? size : 1) + ALIGN - 1) / ALIGN * ALIGN;
+    if (size > s->left) {
+        s->room = take_block(s, BLOCK, what, e);
+        s->left = s->room ? BLOCK : 0;
+    }
+    char *p = s->room;
+    if (!p) return NULL;
+    s->room += size;
+    s->left -= size;
+    return p;
+}
+
+// In steps that show on a terminal.
+static void load(struct store *s, char *to, const char *from, size_t size) {
+    enum { STEP = 256 << 20 };
+    for (size_t at = 0, n; at < size; at += n) {
+        n = size - at < STEP ? size - at : STEP;
+        device_load(s->dev, to + at, from + at, n);
+        s->bytes += n;
+        if (s->progress)
+            s->progress(s->progress_arg, s->bytes < s->total ? s->bytes : s->total, s->total);
+    }
+}
+
 static const struct store_copy *take_copy(struct store *s, const void *from, size_t size,
                                           const char *what, struct error *e) {
-    void *p = device_alloc(s->dev, size, what, e);
+    char *p = take_room(s, size, what, e);
     if (!p) return NULL;
     s->copy = mem_grow(s->copy, &s->cap, s->n + 1, sizeof *s->copy);
     s->copy[s->n++] = (struct store_copy){from, p, size};
-    s->bytes += size;
-    device_upload(s->dev, p, from, size);
+    load(s, p, from, size);
     return &s->copy[s->n - 1];
 }
 

@@ -86,6 +86,8 @@ static const struct variable variables[] = {
      "The CPU kernels to use: plain, avx2, avx512, avx512-bf16, neon, dotprod, best (the default)."},
     {"MLXCEL_WEIGHT_MATERIALIZATION",
      "Eager (the default): weights are read while loading; lazy: when needed."},
+    {"MLXCEL_CUDA_PINNED_LOAD",
+     "1 (the default): weights go to a GPU through pinned memory; 0: without, which is slower."},
 };
 enum { VARIABLES = sizeof variables / sizeof *variables };
 

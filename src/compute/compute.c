@@ -729,9 +729,9 @@ void step_record(struct context *c, int64_t rows) {
 }
 
 // Also after an error, so that the device is left recording nothing.
-void step_recorded(struct context *c, int64_t rows, int which) {
+bool step_recorded(struct context *c, int64_t rows, int which) {
     struct recording_key key = key_of(c, rows, which);
-    if (!c->dry && ops(c)->recorded) ops(c)->recorded(c, &key);
+    return c->dry || !ops(c)->recorded || ops(c)->recorded(c, &key);
 }
 
 void read_f32(struct context *c, struct tensor t, float *out) {

@@ -340,7 +340,9 @@ void read_i32(struct context *c, struct tensor t, int32_t *out);
 // between step_record and step_recorded, which then run, and run again with step_replay. They read
 // and write the same memory each time, so a step is known by the scratch that it began with, by
 // what its shapes depend on, and which of several that is. On a device that records nothing,
-// step_replay is always false and the two others do nothing: the ops simply run.
+// step_replay is always false and the two others do nothing: the ops simply run. step_recorded is
+// false where there is no memory to keep the step in: then none of its ops ran, and they are to be
+// called again.
 struct recording_key {
     const char *scratch;
     int64_t rows;
@@ -348,6 +350,6 @@ struct recording_key {
 };
 bool step_replay(struct context *c, int64_t rows, int which);
 void step_record(struct context *c, int64_t rows);
-void step_recorded(struct context *c, int64_t rows, int which);
+bool step_recorded(struct context *c, int64_t rows, int which);
 
 #endif

@@ -76,6 +76,14 @@ void device_upload(struct device *d, void *dst, const void *src, size_t size) {
     if (size) d->ops->upload(d, dst, src, size);
 }
 
+void device_load(struct device *d, void *dst, const void *src, size_t size) {
+    if (size) (d->ops->load ? d->ops->load : d->ops->upload)(d, dst, src, size);
+}
+
+bool device_loaded(struct device *d, struct error *e) {
+    return !d->ops->loaded || d->ops->loaded(d, e);
+}
+
 void device_copy(struct device *d, void *dst, const void *src, size_t size) {
     if (size) d->ops->copy(d, dst, src, size);
 }
@@ -87,6 +95,8 @@ void device_clear(struct device *d, void *dst, size_t size) {
 void device_memory(const struct device *d, size_t *available, size_t *total) {
     d->ops->memory(d, available, total);
 }
+
+bool device_mixed_cache(const struct device *d) { return d->ops->mixed_cache; }
 
 bool device_measure(struct device *d, struct device_speed *out, struct error *e) {
     return d->ops->measure(d, out, e);

@@ -38,11 +38,17 @@ void *device_alloc(struct device *d, size_t size, const char *what, struct error
 void device_free(struct device *d, void *p);
 // Host bytes to device memory, before any op is enqueued that reads them.
 void device_upload(struct device *d, void *dst, const void *src, size_t size);
+// The same of a model's weights, by the fastest way there is: src stays as it is until
+// device_loaded, which waits until all are there, gives back what memory they went through, and
+// tells what failed.
+void device_load(struct device *d, void *dst, const void *src, size_t size);
+bool device_loaded(struct device *d, struct error *e);
 // Within the device's memory, in order with the ops: copies to where nothing overlaps, or zeroes.
 void device_copy(struct device *d, void *dst, const void *src, size_t size);
 void device_clear(struct device *d, void *dst, size_t size);
 // Bytes that can be allocated now (host: what the system says is available), and in all.
 void device_memory(const struct device *d, size_t *available, size_t *total);
+bool device_mixed_cache(const struct device *d); // a cache may be of I8, and keys unlike values
 
 // Operations a second from registers, a multiply-add counting as two; 0 where no kernel here
 // computes in that type.

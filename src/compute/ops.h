@@ -130,12 +130,16 @@ struct ops {
     // runs.
     bool (*replay)(struct context *c, const struct recording_key *key);
     void (*record)(struct context *c, int64_t rows);
-    void (*recorded)(struct context *c, const struct recording_key *key); // and runs it
-    void (*forget)(struct device *d);                                     // drops all
+    // and runs it; false: there is no memory to keep it in, so nothing ran
+    bool (*recorded)(struct context *c, const struct recording_key *key);
+    void (*forget)(struct device *d); // drops all
 
     void *(*alloc)(struct device *d, size_t size); // zeroed, 64-byte aligned, or NULL
     void (*free)(struct device *d, void *p);
     void (*upload)(struct device *d, void *dst, const void *src, size_t size);
+    // NULL where upload does that
+    void (*load)(struct device *d, void *dst, const void *src, size_t size);
+    bool (*loaded)(struct device *d, struct error *e);
     void (*copy)(struct device *d, void *dst, const void *src, size_t size);
     void (*clear)(struct device *d, void *dst, size_t size);
     void (*memory)(const struct device *d, size_t *available, size_t *total);

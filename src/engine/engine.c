@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/parts.h"
@@ -221,6 +222,39 @@ static int64_t choose_tokens(const struct engine *e, int64_t context) {
 
 static double mib(size_t bytes) { return (double)bytes / 0x1p20; }
 
+// The longest context that fits one sequence, in whole pages; 0: none.
+static int64_t longest_fit(const struct engine *e) {
+    int64_t fit = 0, over = (e->info.context + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    while (over - fit > 1) {
+        int64_t middle = fit + (over - fit) / 2;
+        struct state_plan p = plan(e, middle * PAGE_TOKENS);
+        p.tokens = p.context;
+        *(fits(e, &p) ? &fit : &over) = middle;
+    }
+    return fit * PAGE_TOKENS;
+}
+
+static bool refuse(const struct engine *e, const char *path, struct error *err) {
+    const struct engine_info *i = &e->info;
+    int64_t fit = longest_fit(e);
+    bool halves = device_mixed_cache(e->dev) && e->cache_k != DT_I8 && i->state_bytes_per_token;
+    char remedy[256];
+    if (fit)
+        snprintf(remedy, sizeof remedy,
+                 "one of %lld tokens fits: --ctx-size%s; in bench -d, -p, -n, -b", (long long)fit,
+                 halves ? ", or more with --cache-type-k q8_0 --cache-type-v q8_0" : "");
+    else
+        snprintf(remedy, sizeof remedy, "no context fits: take weights of fewer bits%s",
+                 e->dev->host ? "" : ", or --device cpu");
+    return fail(err,
+                "%s: does not fit: weights %.0f MiB, cache %.0f MiB (%lld tokens in %lld sequences "
+                "of up to %lld; %.0f MiB are recurrent state and its snapshots), scratch %.0f MiB; "
+                "%.0f MiB are available on %s (%s)",
+                path, mib(i->weight_bytes), mib(i->state_bytes), (long long)i->cache_tokens,
+                (long long)i->sequences, (long long)i->context, mib(i->fixed_bytes),
+                mib(i->scratch_bytes), mib(i->available_bytes), e->dev->name, remedy);
+}
+
 static bool preflight(struct engine *e, const char *path, struct error *err) {
     struct engine_info *i = &e->info;
     size_t total;
@@ -232,15 +266,7 @@ static bool preflight(struct engine *e, const char *path, struct error *err) {
     struct state_plan p = plan(e, i->context);
     i->state_bytes = state_bytes(&p);
     i->fixed_bytes = state_fixed_bytes(&p);
-    if (e->opt.dry || fits(e, &p)) return true;
-    return fail(err,
-                "%s: does not fit: weights %.0f MiB, cache %.0f MiB (%lld tokens in %lld sequences "
-                "of up to %lld; %.0f MiB are recurrent state and its snapshots), scratch %.0f MiB; "
-                "%.0f MiB are available on %s (fewer tokens need less: --ctx-size; "
-                "in bench -d, -p, -n, -b)",
-                path, mib(i->weight_bytes), mib(i->state_bytes), (long long)i->cache_tokens,
-                (long long)i->sequences, (long long)i->context, mib(i->fixed_bytes),
-                mib(i->scratch_bytes), mib(i->available_bytes), e->dev->name);
+    return e->opt.dry || fits(e, &p) || refuse(e, path, err);
 }
 
 bool engine_fit(struct engine *e, int64_t wanted, struct error *err) {
@@ -282,21 +308,36 @@ static bool open_schedule(struct engine *e) {
 // for those that are converted. A dummy's are not there before they are written.
 static bool populate(struct engine *e, struct error *err) {
     const char *when = e->opt.load_dummy ? NULL : getenv("MLXCEL_WEIGHT_MATERIALIZATION");
-    if (when && !strcmp(when, "lazy")) {
-        weights_convert(e->weights);
-        return true;
-    }
-    if (when && strcmp(when, "eager") != 0)
+    bool lazy = when && !strcmp(when, "lazy");
+    if (when && !lazy && strcmp(when, "eager") != 0)
         return fail(err, "MLXCEL_WEIGHT_MATERIALIZATION is \"%s\"; it can be eager or lazy", when);
-    return weights_populate(e->weights, e->opt.progress, e->opt.progress_arg, err);
+    if (!lazy && (e->dev->host || e->opt.load_dummy))
+        return weights_populate(e->weights, e->opt.progress, e->opt.progress_arg, err);
+    if (!lazy && !weights_check_scales(e->weights, false, err)) return false;
+    weights_convert(e->weights);
+    return true;
+}
+
+// Where the device has memory of its own, copying the weights there is what reads their files.
+static bool place(struct engine *e, struct error *err) {
+    double began = clock_now();
+    if (!e->opt.load_dummy) e->store.progress = e->opt.progress;
+    e->store.progress_arg = e->opt.progress_arg;
+    e->store.total = e->info.weight_bytes;
+    if (!decoder_store(e->decoder, &e->store, err) || !device_loaded(e->dev, err)) return false;
+    double seconds = clock_now() - began;
+    if (!e->dev->host)
+        log_say(LOG_INFO, "%.2f GB of weights went to %s in %.2f s: %.1f GB/s",
+                (double)e->store.bytes / 1e9, e->dev->name, seconds,
+                (double)e->store.bytes / 1e9 / seconds);
+    return true;
 }
 
 static bool load(struct engine *e, struct error *err) {
     store_open(&e->store, e->dev);
     struct state_plan p = plan(e, e->info.context);
-    return populate(e, err) && decoder_store(e->decoder, &e->store, err) &&
-           state_open(&e->state, e->dev, &p, err) && open_lists(e, err) && open_schedule(e) &&
-           engine_fit(e, e->max_wanted, err);
+    return populate(e, err) && place(e, err) && state_open(&e->state, e->dev, &p, err) &&
+           open_lists(e, err) && open_schedule(e) && engine_fit(e, e->max_wanted, err);
 }
 
 struct engine *engine_open(const char *path, const struct engine_options *opt, struct error *err) {

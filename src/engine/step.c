@@ -152,7 +152,7 @@ static void compute_steady(struct engine *e, const struct step_input *in) {
     if (step_replay(c, n, back)) return;
     if (record) step_record(c, n);
     compute(e, in);
-    if (record) step_recorded(c, n, back);
+    if (record && !step_recorded(c, n, back)) compute(e, in);
     *logits = e->choices.logits;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 
 bool cuda_ok(struct error *e, cudaError_t status, const char *what) {
@@ -32,7 +33,7 @@ static void device_drop(struct device *d, void *p) {
     cuda_ok(&d->cuda->err, cudaFree(p), "freeing memory");
 }
 
-static void upload(struct device *d, void *dst, const void *src, size_t size) {
+void cuda_upload(struct device *d, void *dst, const void *src, size_t size) {
     cuda_ok(&d->cuda->err, cudaMemcpyAsync(dst, src, size, cudaMemcpyHostToDevice, d->cuda->stream),
             "a copy to the device");
 }
@@ -47,9 +48,12 @@ static void clear(struct device *d, void *dst, size_t size) {
     cuda_ok(&d->cuda->err, cudaMemsetAsync(dst, 0, size, d->cuda->stream), "clearing memory");
 }
 
+// Less what the driver takes as the model runs: kernels' code, recorded steps, rounded sizes.
 static void memory(const struct device *d, size_t *available, size_t *total) {
+    enum { RESERVE = 512 << 20 };
     *available = *total = 0;
     cuda_ok(&d->cuda->err, cudaMemGetInfo(available, total), "asking for the memory");
+    *available = *available < RESERVE ? 0 : *available - RESERVE;
 }
 
 static void read_back(struct context *c, void *host, const void *data, size_t size) {
@@ -97,7 +101,7 @@ static void drop_recordings(struct device *d) {
                 "dropping a recorded step");
 }
 
-static void recorded(struct context *c, const struct recording_key *key) {
+static bool recorded(struct context *c, const struct recording_key *key) {
     struct cuda *cuda = c->dev->cuda;
     cudaGraph_t graph = NULL;
     cudaGraphExec_t ready = NULL;
@@ -105,16 +109,23 @@ static void recorded(struct context *c, const struct recording_key *key) {
     bool ended = cuda_ok(&c->err, cudaStreamEndCapture(cuda->stream, &graph), "recording a step");
     cudaError_t status = ended ? cudaGraphInstantiate(&ready, graph, 0) : cudaSuccess;
     if (graph) cudaGraphDestroy(graph);
-    if (!cuda_ok(&c->err, status, "recording a step") || c->err.set) return;
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        drop_recordings(c->dev); // which makes room
+        return false;
+    }
+    if (!cuda_ok(&c->err, status, "recording a step") || c->err.set) return true;
     if (cuda->recordings == RECORDINGS_MOST) drop_recordings(c->dev);
     cuda->recording[cuda->recordings++] = (struct recording){*key, ready};
     cuda_ok(&c->err, cudaGraphLaunch(ready, cuda->stream), "a recorded step");
+    return true;
 }
 
 // --- the device ----------------------------------------------------------------------------------
 
 static void close_device(struct device *d) {
     drop_recordings(d);
+    cuda_drop_staging(d->cuda);
     blas_close(d->cuda->blas);
     cudaFree(d->cuda->arrived);
     cudaStreamDestroy(d->cuda->stream);
@@ -179,7 +190,9 @@ static const struct ops cuda_ops = {
     .forget = drop_recordings,
     .alloc = device_new,
     .free = device_drop,
-    .upload = upload,
+    .upload = cuda_upload,
+    .load = cuda_load,
+    .loaded = cuda_loaded,
     .copy = copy,
     .clear = clear,
     .memory = memory,
@@ -194,6 +207,39 @@ int cuda_devices(void) {
     return 0;
 }
 
+// "12.4" of what the runtime has for it.
+static const char *version_text(int version, char out[16]) {
+    snprintf(out, 16, "%d.%d", version / 1000 % 100, version / 10 % 100);
+    return out;
+}
+
+static struct device *no_device(int index, struct error *e) {
+    char has[16], wants[16];
+    int count = cuda_devices(), driver = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || !driver)
+        fail(e, "device \"cuda:%d\": there is no NVIDIA driver here (--device cpu does without)",
+             index);
+    else if (driver / 1000 < CUDART_VERSION / 1000)
+        fail(
+            e,
+            "device \"cuda:%d\": the NVIDIA driver is for CUDA %s, and %s is needed: install a newer "
+            "one (--device cpu does without)",
+            index, version_text(driver, has), version_text(CUDART_VERSION, wants));
+    else
+        fail(e,
+             "device \"cuda:%d\": this machine has %d CUDA device%s that the driver lets us use%s",
+             index, count, count == 1 ? "" : "s",
+             count ? ", counted from 0" : " (--device cpu does without)");
+    return NULL;
+}
+
+// MLXCEL_CUDA_PINNED_LOAD=0: weights are loaded from where they are mapped.
+static bool read_pins(bool *pins, struct error *e) {
+    const char *text = getenv("MLXCEL_CUDA_PINNED_LOAD");
+    *pins = true;
+    return !text || !*text || args_flag_text(sv("MLXCEL_CUDA_PINNED_LOAD"), sv(text), pins, e);
+}
+
 static bool find_encoder(void **encode_map) {
     enum cudaDriverEntryPointQueryResult found;
     return cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", encode_map, 12000,
@@ -203,19 +249,19 @@ static bool find_encoder(void **encode_map) {
 
 struct device *cuda_open(int index, struct error *e) {
     struct cudaDeviceProp p;
-    int count = cuda_devices();
-    if (index >= count) {
-        fail(e, "device \"cuda:%d\": this machine has %d CUDA device%s that the driver lets us use",
-             index, count, count == 1 ? "" : "s");
-        return NULL;
-    }
+    bool pins;
+    if (!read_pins(&pins, e)) return NULL;
+    if (index >= cuda_devices()) return no_device(index, e);
     cudaStream_t stream = NULL;
     if (!cuda_ok(e, cudaGetDeviceProperties(&p, index), "asking for the device's properties") ||
         !cuda_ok(e, cudaSetDevice(index), "choosing the device"))
         return NULL;
     if (p.major < 8) {
-        fail(e, "device \"cuda:%d\": %s has compute capability %d.%d; 8.0 or later is needed",
-             index, p.name, p.major, p.minor);
+        fail(
+            e,
+            "device \"cuda:%d\": %s has compute capability %d.%d; 8.0 or later is needed (--device cpu "
+            "does without)",
+            index, p.name, p.major, p.minor);
         return NULL;
     }
     int32_t *arrived = NULL;
@@ -233,6 +279,7 @@ struct device *cuda_open(int index, struct error *e) {
     d->cuda->processors = p.multiProcessorCount;
     d->cuda->stream = stream;
     d->cuda->arrived = arrived;
+    d->cuda->pins = pins;
     d->cuda->pairs = p.major >= 9;
     d->cuda->hopper = p.major == 9 && p.minor == 0 && find_encoder(&d->cuda->encode_map);
     d->cuda->block_shared = p.sharedMemPerBlockOptin;

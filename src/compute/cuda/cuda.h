@@ -16,6 +16,8 @@ struct cuda {
     cudaStream_t stream;
     struct error err; // of what has no context: copies. Surfaces at the next read
     struct blas *blas;
+    bool pins;                   // weights are loaded through pinned memory ...
+    struct staging *staging;     // ... which is there while they are
     struct recording *recording; // kept steps
     int recordings;
     bool is_recording, is_single;    // a step, of one row
@@ -28,6 +30,12 @@ struct cuda {
 
 // Notes a failed call.
 bool cuda_ok(struct error *e, cudaError_t status, const char *what);
+
+void cuda_upload(struct device *d, void *dst, const void *src, size_t size);
+// Weights' way to the device (staging.c).
+void cuda_load(struct device *d, void *dst, const void *src, size_t size);
+bool cuda_loaded(struct device *d, struct error *e);
+void cuda_drop_staging(struct cuda *cuda);
 
 // cuBLASLt: NULL when the machine has none.
 struct blas *blas_open(void);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/mem.h"
+#include "base/pool.h"
 #include "checkpoint/weights_internal.h"
 
 // Elements of the pattern that random data repeats: a prime, so that no two rows of a matrix begin
@@ -77,8 +78,9 @@ static void put(void *to, enum dtype type, int64_t i, float value) {
         store_float(to, type, i, value);
 }
 
-static void fill_plain(struct tensor t, const struct fill *f) {
-    for (int64_t i = 0; i < tensor_count(t); i++) {
+// Elements [from, to).
+static void fill_plain(struct tensor t, const struct fill *f, int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; i++) {
         int64_t number = f->modulo ? i % f->modulo : f->each ? i / f->each : 0;
         put(t.data, t.type, i, f->modulo || f->each ? (float)number : f->value);
     }
@@ -98,7 +100,7 @@ static bool add(struct weights *w, const char *name, const char *suffix, struct 
         struct dummy *d = w->dummy;
         d->fill = mem_grow(d->fill, &d->fill_cap, w->n + 1, sizeof *d->fill);
         d->fill[w->n] = fill;
-        if (fill.now) fill_plain(t, &fill);
+        if (fill.now) fill_plain(t, &fill, 0, tensor_count(t));
         weights_add(w, 0, &(struct st_tensor){.name = full.p, .t = t, .bytes = bytes}, false);
     }
     str_free(&full);
@@ -275,8 +277,8 @@ bool dummy_matrix(struct weights *w, const char *name, int64_t n, int64_t out, i
 
 // --- filling -----------------------------------------------------------------------------------
 
-static const void *pattern_of(struct dummy *d, enum dtype type) {
-    if (d->pattern[type]) return d->pattern[type];
+static void make_pattern(struct dummy *d, enum dtype type) {
+    if (d->pattern[type]) return;
     void *p = d->pattern[type] = mem_array(PATTERN, dtype_size(type));
     uint64_t state = 0x9e3779b97f4a7c15u;
     for (size_t i = 0; i < PATTERN; i++) {
@@ -291,31 +293,78 @@ static const void *pattern_of(struct dummy *d, enum dtype type) {
         else
             store_float(p, type, (int64_t)i, SPREAD * 3.4641f * ((float)random * 0x1p-32f - 0.5f));
     }
-    return p;
 }
 
-// Repeats the pattern from its element `from` on, in elements of `type`.
-static void repeat(struct tensor t, enum dtype type, const char *pattern, size_t from) {
-    size_t size = dtype_size(type), count = tensor_bytes(t) / size;
-    for (size_t at = 0; at < count; from = 0) {
-        size_t n = PATTERN - from < count - at ? PATTERN - from : count - at;
-        memcpy((char *)t.data + at * size, pattern + from * size, n * size);
-        at += n;
+// Elements [from, to) of what repeats the pattern from its element `first` on.
+static void fill_random(struct tensor t, enum dtype type, const char *pattern, size_t first,
+                        size_t from, size_t to) {
+    size_t size = dtype_size(type), at = (first + from) % PATTERN;
+    for (size_t n; from < to; from += n, at = 0) {
+        n = PATTERN - at < to - from ? PATTERN - at : to - from;
+        memcpy((char *)t.data + from * size, pattern + at * size, n * size);
     }
+}
+
+// Threads fill tensors in pieces of so many elements.
+enum { PIECE = 4 << 20, RUN = 256 };
+
+struct piece {
+    size_t item;
+    int64_t at;
+};
+
+struct filling {
+    const struct weights *w;
+    struct piece piece[RUN];
+    int pieces;
+};
+
+static enum dtype filled_as(const struct weights *w, size_t item) {
+    const struct fill *f = &w->dummy->fill[item];
+    return f->random && f->as ? f->as : w->item[item].t.t.type;
+}
+
+static int64_t elements(const struct weights *w, size_t item) {
+    return (int64_t)(tensor_bytes(w->item[item].t.t) / dtype_size(filled_as(w, item)));
+}
+
+static void fill_piece(void *arg, int task, int thread) {
+    (void)thread;
+    const struct filling *f = arg;
+    const struct dummy *d = f->w->dummy;
+    struct piece p = f->piece[task];
+    struct tensor t = f->w->item[p.item].t.t;
+    enum dtype type = filled_as(f->w, p.item);
+    int64_t count = elements(f->w, p.item), to = count - p.at < PIECE ? count : p.at + PIECE;
+    if (d->fill[p.item].random)
+        fill_random(t, type, d->pattern[type], p.item * 7919 % PATTERN, (size_t)p.at, (size_t)to);
+    else
+        fill_plain(t, &d->fill[p.item], p.at, to);
+}
+
+static void fill_pieces(struct filling *f, struct pool *pool) {
+    if (pool)
+        pool_run(pool, f->pieces, fill_piece, f);
+    else
+        for (int i = 0; i < f->pieces; i++) fill_piece(f, i, 0);
+    f->pieces = 0;
 }
 
 void dummy_populate(const struct weights *w, void (*progress)(void *arg, size_t done, size_t total),
                     void *arg) {
-    struct dummy *d = w->dummy;
     size_t done = 0, total = weights_bytes(w);
+    struct error none = {0};
+    struct pool *pool = pool_open(&(struct pool_options){0}, &none);
+    struct filling f = {.w = w};
     for (size_t i = 0; i < w->n; i++) {
-        struct tensor t = w->item[i].t.t;
-        enum dtype type = d->fill[i].as ? d->fill[i].as : t.type;
-        if (d->fill[i].random)
-            repeat(t, type, pattern_of(d, type), i * 7919 % PATTERN);
-        else
-            fill_plain(t, &d->fill[i]);
+        if (w->dummy->fill[i].random) make_pattern(w->dummy, filled_as(w, i));
+        for (int64_t at = 0, count = elements(w, i); at < count; at += PIECE) {
+            f.piece[f.pieces++] = (struct piece){i, at};
+            if (f.pieces == RUN) fill_pieces(&f, pool);
+        }
         done += w->item[i].t.bytes;
         if (progress) progress(arg, done < total ? done : total, total);
     }
+    fill_pieces(&f, pool);
+    pool_close(pool);
 }

@@ -27,7 +27,7 @@ endforeach()
 set(HEADER include/mlxcel.h)
 if(EXISTS ${CMAKE_SOURCE_DIR}/${HEADER})
   install(FILES ${HEADER} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(TARGETS mlxcel-lib ARCHIVE)
+  install(TARGETS mlxcel-lib)
   if(BUILD_SHARED_LIBS)
     add_library(mlxcel-shared SHARED ${LIB_SOURCES})
     target_compile_definitions(mlxcel-shared PRIVATE MLXCEL_VERSION="${PROJECT_VERSION}"

@@ -1,24 +1,18 @@
 """A checkpoint folder with random weights in a shape of bench/shapes, for timing how models load.
 
-  python3 bench/make_checkpoint.py CONFIG_DIR FOLDER [TOKENIZER_DIR]     (needs: pip install numpy)
+  python3 bench/make_checkpoint.py CONFIG_DIR FOLDER [TOKENIZER_DIR]
 
 CONFIG_DIR holds the config.json of a Llama in bf16, or in the affine layout that its
 "quantization" gives. The files of TOKENIZER_DIR, a published tokenizer's, are put beside the
 weights. All is in one model.safetensors, as mlx-community publishes what is below 5 GB.
 """
 import json
+import math
 import pathlib
 import shutil
 import sys
 
-import numpy as np
-
-SPREAD = 0.02  # of the weights, as in mlxcel's dummies
-random = np.random.default_rng(1)
-
-
-def bf16(values):
-    return (np.asarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+from random_weights import SPREAD, bf16, codes, normal_bf16, write_repeated
 
 
 def matrices(c):
@@ -41,24 +35,23 @@ def matrices(c):
 
 
 def parts(c):
-    """(name, type, shape, how to make its bytes) of each tensor."""
+    """(name, type, shape, the bytes that are repeated) of each tensor."""
     quantized = c.get("quantization")
+    dense, code = normal_bf16(), codes()
     for name, rows, columns in matrices(c):
         if not quantized:
-            some = bf16(random.standard_normal(1048583, dtype=np.float32) * SPREAD)
-            yield name + ".weight", "BF16", [rows, columns], lambda n, v=some: np.resize(v, n // 2)
+            yield name + ".weight", "BF16", [rows, columns], dense
             continue
         bits, group = quantized["bits"], quantized["group_size"]
         scale = SPREAD * 12**0.5 / 2**bits
-        words, groups = [rows, columns * bits // 32], [rows, columns // group]
-        yield name + ".weight", "U32", words, lambda n: np.frombuffer(random.bytes(n), np.uint8)
+        groups = [rows, columns // group]
+        yield name + ".weight", "U32", [rows, columns * bits // 32], code
         for kind, value in (("scales", scale), ("biases", -scale * (2**bits - 1) / 2)):
-            yield name + "." + kind, "BF16", groups, lambda n, v=value: np.full(n // 2, bf16([v])[0])
+            yield name + "." + kind, "BF16", groups, bf16([value]) * 4096
     norms = [f"model.layers.{i}.{n}_layernorm" for i in range(c["num_hidden_layers"])
              for n in ("input", "post_attention")]
     for name in norms + ["model.norm"]:
-        one = bf16([1.0])[0]
-        yield name + ".weight", "BF16", [c["hidden_size"]], lambda n: np.full(n // 2, one)
+        yield name + ".weight", "BF16", [c["hidden_size"]], bf16([1.0]) * 4096
 
 
 def main():
@@ -72,18 +65,18 @@ def main():
     if len(sys.argv) == 4:
         for file in pathlib.Path(sys.argv[3]).iterdir():
             shutil.copyfile(file, folder / file.name)
-    header, at, makers = {}, 0, []
-    for name, kind, shape, make in parts(c):
-        size = int(np.prod(shape)) * {"BF16": 2, "U32": 4}[kind]
+    header, at, blocks = {}, 0, []
+    for name, kind, shape, block in parts(c):
+        size = math.prod(shape) * {"BF16": 2, "U32": 4}[kind]
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + size]}
-        makers.append((make, size))
+        blocks.append((block, size))
         at += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(folder / "model.safetensors", "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
-        for make, size in makers:
-            f.write(make(size).tobytes())
+        for block, size in blocks:
+            write_repeated(f, block, size)
     shutil.copyfile(config, folder / "config.json")  # last: with it the folder is complete
 
 

@@ -1,60 +1,67 @@
 """GGUF files with random weights in the shapes of bench/shapes, for timing llama.cpp beside mlxcel.
 
-  python3 bench/make_gguf.py CONFIG_DIR TYPE FILE.gguf     (needs: pip install gguf numpy)
+  python3 bench/make_gguf.py CONFIG_DIR TYPE FILE.gguf
 
 CONFIG_DIR holds the config.json of a Llama or a Qwen 3 MoE; TYPE is q4_0, q8_0, bf16 or f16. Such a
 file says that it has no vocabulary: it can be timed but not talked to.
 """
 import json
+import math
+import struct
 import sys
 
-import gguf
-import numpy as np
+from random_weights import (normal_bf16, normal_f16, normal_f32, scaled_codes, write_repeated)
 
-TYPES = gguf.GGMLQuantizationType
-FILE_TYPES = {"q4_0": 2, "q8_0": 7, "bf16": 32, "f16": 1}
 ARCHITECTURES = {"llama": "llama", "qwen3_moe": "qwen3moe"}
-SPREAD = 0.02  # of the weights, as in mlxcel's dummies
-random = np.random.default_rng(1)
+# GGML's number of a type, that of a file of it, elements a block, its bytes, how such bytes are made
+TYPES = {
+    "f32": (0, 0, 1, 4, normal_f32),
+    "f16": (1, 1, 1, 2, normal_f16),
+    "q4_0": (2, 2, 32, 18, lambda: scaled_codes(18, 16)),
+    "q8_0": (8, 7, 32, 34, lambda: scaled_codes(34, 256)),
+    "bf16": (30, 32, 1, 2, normal_bf16),
+}
+ALIGN = 32
+U32, F32, STRING = 4, 6, 8  # GGUF's numbers of what a key's value is
 
 
-def random_bytes(shape, kind):
-    """A matrix [..., width] as the type stores it: [..., bytes] U8."""
-    count = int(np.prod(shape))
-    if kind in ("bf16", "f16"):
-        some = random.standard_normal(min(count, 1048583), dtype=np.float32) * SPREAD
-        half = some.view(np.uint16)[1::2]  # the upper half of an f32 is a bf16
-        if kind == "f16":
-            half = some.astype(np.float16).view(np.uint16)
-        return np.resize(half, shape).view(np.uint8)
-    # Blocks of 32 weights: an f16 scale, then the codes.
-    block, levels = {"q4_0": (18, 16), "q8_0": (34, 256)}[kind]
-    data = np.frombuffer(random.bytes(count // 32 * block), np.uint8).reshape(-1, block).copy()
-    data[:, :2] = np.frombuffer(np.float16(SPREAD * 12**0.5 / levels).tobytes(), np.uint8)
-    return data.reshape(*shape[:-1], -1)
+def text(s):
+    return struct.pack("<Q", len(s)) + s.encode()
 
 
-def describe(w, c, kind):
+def value(v):
+    if isinstance(v, str):
+        return struct.pack("<I", STRING) + text(v)
+    return struct.pack("<If", F32, v) if isinstance(v, float) else struct.pack("<II", U32, v)
+
+
+def keys(c, kind):
+    architecture = ARCHITECTURES[c["model_type"]]
     heads, hidden = c["num_attention_heads"], c["hidden_size"]
     width = c.get("head_dim", hidden // heads)
-    w.add_block_count(c["num_hidden_layers"])
-    w.add_context_length(c["max_position_embeddings"])
-    w.add_embedding_length(hidden)
-    w.add_feed_forward_length(c["intermediate_size"])
-    w.add_head_count(heads)
-    w.add_head_count_kv(c["num_key_value_heads"])
-    w.add_key_length(width)
-    w.add_value_length(width)
-    w.add_rope_dimension_count(width)
-    w.add_rope_freq_base(c["rope_theta"])
-    w.add_layer_norm_rms_eps(c["rms_norm_eps"])
-    w.add_vocab_size(c["vocab_size"])
-    w.add_tokenizer_model("no_vocab")
-    w.add_file_type(FILE_TYPES[kind])
+    yield "general.architecture", architecture
+    yield "general.file_type", TYPES[kind][1]
+    yield "tokenizer.ggml.model", "no_vocab"
+    own = {
+        "block_count": c["num_hidden_layers"],
+        "context_length": c["max_position_embeddings"],
+        "embedding_length": hidden,
+        "feed_forward_length": c["intermediate_size"],
+        "attention.head_count": heads,
+        "attention.head_count_kv": c["num_key_value_heads"],
+        "attention.key_length": width,
+        "attention.value_length": width,
+        "attention.layer_norm_rms_epsilon": float(c["rms_norm_eps"]),
+        "rope.dimension_count": width,
+        "rope.freq_base": float(c["rope_theta"]),
+        "vocab_size": c["vocab_size"],
+    }
     if "num_experts" in c:
-        w.add_expert_count(c["num_experts"])
-        w.add_expert_used_count(c["num_experts_per_tok"])
-        w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+        own["expert_count"] = c["num_experts"]
+        own["expert_used_count"] = c["num_experts_per_tok"]
+        own["expert_feed_forward_length"] = c["moe_intermediate_size"]
+    for name, v in own.items():
+        yield f"{architecture}.{name}", v
 
 
 def tensors(c, kind):
@@ -89,39 +96,32 @@ def tensors(c, kind):
         yield "output", (vocab, hidden), kind
 
 
-def data_of(shape, kind):
-    if kind != "f32":
-        return random_bytes(shape, kind)
-    if len(shape) == 1:
-        return np.ones(shape, np.float32)
-    return random.standard_normal(shape, dtype=np.float32) * SPREAD
-
-
 def main():
-    if len(sys.argv) != 4 or sys.argv[2] not in FILE_TYPES:
+    if len(sys.argv) != 4 or sys.argv[2] not in TYPES:
         sys.exit(__doc__)
     folder, kind, path = sys.argv[1:]
     with open(folder + "/config.json") as f:
         config = json.load(f)
     if config["model_type"] not in ARCHITECTURES:
         sys.exit(f"{folder}: model_type is {config['model_type']}; known: {', '.join(ARCHITECTURES)}")
-    w = gguf.GGUFWriter(path, ARCHITECTURES[config["model_type"]])
-    describe(w, config, kind)
-    # One tensor at a time is in memory: the files can be as large as that.
+    pairs, infos, parts, at = list(keys(config, kind)), [], [], 0
+    blocks = {k: TYPES[k][4]() for k in {kind, "f32"}}
+    ones = struct.pack("<f", 1) * 4096
     for name, shape, type_ in tensors(config, kind):
-        if type_ == "f32":
-            w.add_tensor_info(name + ".weight", shape, np.dtype(np.float32), 4 * int(np.prod(shape)))
-            continue
-        raw = TYPES[kind.upper()]
-        block, size = gguf.GGML_QUANT_SIZES[raw]
-        stored = (*shape[:-1], shape[-1] // block * size)
-        w.add_tensor_info(name + ".weight", stored, np.dtype(np.uint8), int(np.prod(stored)), raw)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_ti_data_to_file()
-    for name, shape, type_ in tensors(config, kind):
-        w.write_tensor_data(data_of(shape, type_))
-    w.close()
+        number, _, elements, bytes_, _ = TYPES[type_]
+        size = math.prod(shape) // elements * bytes_
+        infos.append(text(name + ".weight") + struct.pack("<I", len(shape)) +
+                     b"".join(struct.pack("<Q", n) for n in reversed(shape)) +
+                     struct.pack("<IQ", number, at))
+        parts.append((ones if len(shape) == 1 else blocks[type_], size))
+        at += size + -size % ALIGN
+    header = struct.pack("<4sIQQ", b"GGUF", 3, len(infos), len(pairs))
+    header += b"".join(text(name) + value(v) for name, v in pairs) + b"".join(infos)
+    with open(path, "wb") as f:
+        f.write(header + bytes(-len(header) % ALIGN))
+        for block, size in parts:
+            write_repeated(f, block, size)
+            f.write(bytes(-size % ALIGN))
 
 
 main()

@@ -11,7 +11,7 @@
 #         pp      a prompt of PROMPT tokens (4096)
 #         (default: all)
 # MLXCEL  the program (build/mlxcel)          RUNS  of each test, the median is told (3)
-# PYTHON  one with gguf and numpy, to make GGUF files (python3)
+# PYTHON  to make GGUF files (python3)
 # BATCHED llama-batched-bench (the one beside LLAMA_BENCH)
 #
 # Without LLAMA_BENCH ours alone is timed; so are shapes that bench/make_gguf.py can't make.
@@ -53,32 +53,65 @@ prepare() {
     fi
 }
 
-# "speed part-of-the-limit"
-ours() {
+# "TEST speed of_limit" of each result: prompts and generation of one sequence share a process, as
+# making or loading a model takes longer than timing it.
+ours_run() {
     "$mlxcel" bench -q -m "$checkpoint" --load-format dummy --device cuda -r "$runs" --json "$@" |
-        sed 's/[{}]/\n/g' |
-        sed -n 's/.*"tokens_per_second":\([^,]*\),.*"of_limit":\(.*\)/\1 \2/p'
+        tr '{' '\n' | sed -n 's/^"kind":"\([a-z]*\)","tokens":[0-9]*,"depth":\([0-9]*\),"sequences":\([0-9]*\),"tokens_per_second":\([^,]*\),.*"of_limit":\([^,}]*\).*/\1 \2 \3 \4 \5/p' |
+        awk '{ print ($1 == "prompt" ? "pp" : $3 > 1 ? "batch" : $2 > 0 ? "depth" : "tg"), $4, $5 }'
 }
 
-theirs() {
-    [ -z "$gguf" ] || "$bench" -m "$gguf" -ngl 99 -fa 1 -r "$runs" -o json "$@" 2>/dev/null |
-        awk -F '[:,]' '/"avg_ts"/ { print $2 + 0 }'
+theirs_run() {
+    "$bench" -m "$gguf" -ngl 99 -fa 1 -r "$runs" -o json "$@" 2>"$folder/llama-bench.log" | awk -F '[:,]' '
+    /"n_prompt"/ { prompt = $2 }
+    /"n_depth"/ { depth = $2 }
+    /"avg_ts"/ { print (prompt > 0 ? "pp" : depth > 0 ? "depth" : "tg"), $2 + 0 }'
 }
 
 theirs_batched() {
-    [ -z "$gguf" ] || "$batched" -m "$gguf" -ngl 99 -fa on -c $((batch * 96)) -npp 8 -ntg 64 \
-        -npl "$batch" 2>/dev/null | awk -F '|' '$4 ~ /^ *[0-9]+ *$/ { print $9 + 0 }'
+    "$batched" -m "$gguf" -ngl 99 -fa on -c $((batch * 96)) -npp 8 -ntg 64 -npl "$batch" \
+        2>"$folder/llama-batched-bench.log" |
+        awk -F '|' '$4 ~ /^ *[0-9]+ *$/ { print "batch", $9 + 0 }'
 }
 
-row() {
-    awk -v model="$1" -v test="$2" '
-    $1 > 0 {
-        printf "%-18s %-10s %10.1f %6.1f %%", model, test, $1, 100 * $2
-        if ($3 > 0) printf " %10.1f %6.2f", $3, $1 / $3
-        print ""
-        done = 1
+has() {
+    case ,$tests, in *,$1,*) return 0 ;; esac
+    return 1
+}
+
+ours() {
+    p=0 n=0
+    ! has pp || p=$prompt
+    ! has tg || n=$generate
+    [ $((p + n)) = 0 ] || ours_run -p "$p" -n "$n"
+    ! has depth || ours_run -p 0 -n 64 -d "$depth"
+    ! has batch || ours_run -p 0 -n 64 -b "$batch"
+}
+
+theirs() {
+    [ $((p + n)) = 0 ] || theirs_run -p "$p" -n "$n"
+    ! has depth || theirs_run -p 0 -n 64 -d "$depth"
+    ! has batch || theirs_batched
+}
+
+# One row a test, of the lines in the files "ours" and "theirs".
+rows() {
+    awk -v model="$1" -v tests="$2" -v there="$gguf" -v ours="$folder/ours" '
+    {
+        if (FILENAME == ours) { mine[$1] = $2; limit[$1] = $3 } else peer[$1] = $2
     }
-    END { if (!done) { print model " " test ": failed"; exit 1 } }'
+    END {
+        count = split(tests, test, ",")
+        for (i = 1; i <= count; i++) {
+            t = test[i]
+            if (!(mine[t] > 0)) { print model " " t ": failed"; failed = 1; continue }
+            printf "%-18s %-10s %10.1f %6.1f %%", model, t, mine[t], 100 * limit[t]
+            if (peer[t] > 0) printf " %10.1f %6.2f", peer[t], mine[t] / peer[t]
+            else if (there) { printf " %10s", "failed"; failed = 1 }
+            print ""
+        }
+        exit failed
+    }' "$folder/ours" "$folder/theirs"
 }
 
 "$mlxcel" --version | head -1
@@ -88,15 +121,15 @@ for each; do
     model=${each%%=*}
     tests=tg,depth,batch,pp
     [ "$model" = "$each" ] || tests=${each#*=}
-    prepare "$model"
     for test in $(echo "$tests" | tr , ' '); do
         case $test in
-        tg) echo "$(ours -p 0 -n "$generate") $(theirs -p 0 -n "$generate")" ;;
-        depth) echo "$(ours -p 0 -n 64 -d "$depth") $(theirs -p 0 -n 64 -d "$depth")" ;;
-        batch) echo "$(ours -p 0 -n 64 -b "$batch") $(theirs_batched)" ;;
-        pp) echo "$(ours -p "$prompt" -n 0) $(theirs -p "$prompt" -n 0)" ;;
+        tg | depth | batch | pp) ;;
         *) echo "peer_cuda.sh: no test $test (tg, depth, batch, pp)" >&2 && exit 2 ;;
-        esac | row "$model" "$test" || failed=1
+        esac
     done
+    prepare "$model"
+    ours >"$folder/ours"
+    if [ -n "$gguf" ]; then theirs; fi >"$folder/theirs"
+    rows "$model" "$tests" || failed=1
 done
 exit $failed

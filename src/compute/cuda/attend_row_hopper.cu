@@ -427,7 +427,6 @@ static __device__ __forceinline__ void add_up(const struct row_memory<D> &m,
 template <int D, bool BRAIN>
 static __global__ void __launch_bounds__(THREADS, 2)
     row_kernel(const __grid_constant__ struct attend_row f) {
-#if __CUDA_ARCH__ >= 900
     extern __shared__ uint4 memory[];
     struct row_memory<D> &m = *(struct row_memory<D> *)memory;
     const struct attend &a = f.a;
@@ -499,7 +498,6 @@ static __global__ void __launch_bounds__(THREADS, 2)
         for (int w = 0; w < WARPS; w++) sum += keep[w] * m.sums[w][i / 32][i % 32];
         y[query * D + column_of(i)] = sum / total;
     }
-#endif
 }
 
 static cudaLaunchConfig_t row_launch(cudaLaunchAttribute attribute[3], int64_t clusters, int blocks,
@@ -547,7 +545,7 @@ bool attend_row(struct context *c, const struct attend *a, const struct placed *
     struct tensor none = {};
     struct attend_row f = {};
     f.a = *a;
-    if (!c->dev->cuda->pairs || a->n != 1 || a->v == a->k || a->k_width != a->v_width ||
+    if (!c->dev->cuda->hopper || a->n != 1 || a->v == a->k || a->k_width != a->v_width ||
         a->page % KEYS)
         return false;
     f.q = heads_of(placed->q, how->q_norm), f.k = heads_of(placed->k, how->k_norm);

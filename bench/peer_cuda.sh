@@ -31,17 +31,20 @@ mkdir -p "$folder"
 [ $# -gt 0 ] || set -- llama-8b-q4 llama-8b-bf16 qwen3-30b-a3b-q4 deepseek-v3-q4=tg,batch,pp \
     qwen3-next-80b-q4=tg,batch,pp
 
-# Sets checkpoint and gguf (empty: none) of a shape. The one of Qwen3-30B-A3B has a third of the
-# layers, for small machines; here it gets all of them.
+# Sets checkpoint and gguf (empty: none) of a shape. Those of bench/shapes are for small machines
+# too; here Qwen3-30B-A3B gets all of its layers, and 4 bits are in groups of 64, as most are
+# published, which are as many bits a weight as Q4_0's.
 prepare() {
     checkpoint=$here/shapes/$1
     gguf=
-    if [ "$1" = qwen3-30b-a3b-q4 ]; then
+    case $1 in
+    llama-8b-q4 | qwen3-30b-a3b-q4)
         checkpoint=$folder/$1
         mkdir -p "$checkpoint"
         sed 's/"num_hidden_layers": 16/"num_hidden_layers": 48/; s/"group_size": 32/"group_size": 64/' \
             "$here/shapes/$1/config.json" >"$checkpoint/config.json"
-    fi
+        ;;
+    esac
     case $1 in
     llama-* | qwen3-30b-a3b-*) [ -z "$bench" ] || gguf=$folder/$1.gguf ;;
     esac

@@ -117,13 +117,15 @@ static bool launch_short(struct context *c, const struct stream &f, bool gated) 
                                                  : launch_stream<Pairs, false, STREAM_FEW>(c, f);
 }
 
-// The longest rows leave room for fewer stages.
+// The longest rows, and the processors of compute capability 8, have room for fewer stages.
 static bool launch_any(struct context *c, const struct stream &f, bool four_bits, bool gated) {
     bool is_long = f.shape.in > held_of<STREAM_FEW>() * 8 * STREAM_FEW * 32;
     if (four_bits)
         return (is_long && (launch_long<four_format<2, 2, 4>>(c, f, gated) ||
-                            launch_long<four_format<2, 2, 3>>(c, f, gated))) ||
-               launch_short<four_format<2, 2, 4>, four_format<1, 2, 8>>(c, f, gated);
+                            launch_long<four_format<2, 2, 3>>(c, f, gated) ||
+                            launch_long<four_format<2, 2, 2>>(c, f, gated))) ||
+               launch_short<four_format<2, 2, 4>, four_format<1, 2, 8>>(c, f, gated) ||
+               launch_short<four_format<2, 2, 3>, four_format<1, 2, 6>>(c, f, gated);
     return (is_long && launch_long<dense_format<2, 4, 3>>(c, f, gated)) ||
            launch_short<dense_format<2, 4, 4>, dense_format<1, 4, 8>>(c, f, gated);
 }

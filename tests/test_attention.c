@@ -359,7 +359,7 @@ static void check_placed_rows(struct world *w, struct machine *m, const struct p
                               const float *want) {
     struct attention_options opt = {.scale = 0.3f};
     int64_t each = w->s->heads * w->s->v_width;
-    for (int64_t i = 0; i < w->n; i++) {
+    for (int64_t i = 0; i < w->n; i += on_cpu() ? 7 : 1) {
         size_t mark = scratch_mark(&m->c);
         struct tensor part[5];
         for (int k = 0; k < 5; k++) part[k] = tensor_slice(w->on_device[k], 0, i, 1);
@@ -381,12 +381,12 @@ static void check_placing(struct machine *m) {
         {8, 1, 128, 128, 16, 0, 0, DT_F16, {9, 3, 1, 130}, false, false},
         {4, 1, 72, 72, 16, 0, 0, DT_F32, {9, 3, 1, 2}, false, false}};
     enum { SCENES = sizeof s / sizeof *s };
-    for (int i = 0; i < SCENES * 4 * 2; i++) {
+    for (int i = 0; i < SCENES * 4; i++) {
         struct world w;
-        const struct scene *of = &s[i / 2 % SCENES];
-        int how = i / 2 / SCENES;
+        const struct scene *of = &s[i % SCENES];
+        int how = i / SCENES;
         world_open(&w, of, m, of->k_type, of->k_type);
-        int64_t heads = of->heads, width = of->k_width, pairs = i % 2 ? width / 2 : 5;
+        int64_t heads = of->heads, width = of->k_width, pairs = (i + how) % 2 ? width / 2 : 5;
         float *freq = noise_array(pairs), *norm = noise_array(heads * width);
         struct rope r = {.inv_freq = put_f32(m, freq, 1, &pairs), .scale = 1.5f};
         r.interleaved = how == 1;

@@ -6,6 +6,7 @@
 // Keys and values of earlier steps come before the launch before this one ends. Blocks hand each
 // other what they found through shared memory: each adds up a part of the columns.
 #include "compute/cuda/attend_tiles.cuh"
+#include "compute/cuda/cluster.cuh"
 #include "compute/cuda/place.cuh"
 
 enum {
@@ -46,14 +47,14 @@ struct row_part {
     int count;                // of the cluster's blocks that have keys
 };
 
-static __device__ __forceinline__ struct row_part part_of(const struct attend_row &f, int64_t row,
-                                                          int unit, int rank) {
+static __device__ __forceinline__ struct row_part part_of(const struct attend_row &f, int unit,
+                                                          int rank) {
     struct row_part p;
     int group = (int)f.a.group, in_group = unit % f.parts_of_group * QUERIES;
     p.kv_head = unit / f.parts_of_group;
     p.head = p.kv_head * group + in_group;
     p.heads = group - in_group < QUERIES ? group - in_group : QUERIES;
-    p.last = f.a.index[row], p.first = (int)first_seen(f.a, p.last);
+    p.last = f.a.index[0], p.first = (int)first_seen(f.a, p.last);
     int begin = p.first / KEYS * KEYS, seen = p.last + 1 - begin, round = KEYS * WARPS;
     int share = ((seen + f.blocks - 1) / f.blocks + round - 1) / round * round;
     if (share < SHARE_LEAST) share = SHARE_LEAST;
@@ -120,12 +121,12 @@ struct angle {
     float freq;
 };
 
-static __device__ __forceinline__ struct angle angle_of(const struct attend_row &f, int64_t row) {
+static __device__ __forceinline__ struct angle angle_of(const struct attend_row &f) {
     const struct rotation &r = f.r;
     struct angle t = {f.turned && (int)threadIdx.x < (int)r.pairs, 0, 0};
     if (!t.there) return t;
-    bool is_long = r.long_freq && r.length[row] > r.longest;
-    t.pos = r.pos[row], t.freq = (is_long ? r.long_freq : r.freq)[threadIdx.x];
+    bool is_long = r.long_freq && r.length[0] > r.longest;
+    t.pos = r.pos[0], t.freq = (is_long ? r.long_freq : r.freq)[threadIdx.x];
     return t;
 }
 
@@ -360,22 +361,14 @@ static __device__ __forceinline__ float2 weigh_warps(float keep[WARPS], const fl
     return make_float2(top, total);
 }
 
-static __device__ __forceinline__ uint32_t of_block(const void *p, int rank) {
-    uint32_t at;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared_at(p)), "r"(rank));
-    return at;
-}
-
-static __device__ __forceinline__ void put_remote(uint32_t at, float v) {
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
-}
-
-static __device__ __forceinline__ void cluster_arrive() {
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-
-static __device__ __forceinline__ void cluster_wait() {
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+// Sum `i` of all warps.
+template <int D>
+static __device__ __forceinline__ float warps_sum(const struct row_memory<D> &m,
+                                                  const float keep[WARPS], int i) {
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) sum += keep[w] * m.sums[w][i / 32][i % 32];
+    return sum;
 }
 
 // To each block of the cluster its columns of what this one found.
@@ -386,18 +379,16 @@ static __device__ __forceinline__ void hand_out(struct row_memory<D> &m, const s
 #pragma unroll
     for (int k = 0; k < D * QUERIES / THREADS; k++) {
         int i = threadIdx.x + k * THREADS;
-        float sum = 0;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) sum += keep[w] * m.sums[w][i / 32][i % 32];
-        put_remote(of_block(&m.parts[slot + i % each], i / each), sum);
+        uint32_t to = cluster_at(shared_at(&m.parts[slot + i % each]), i / each);
+        cluster_put(to, warps_sum<D>(m, keep, i));
     }
     if ((int)threadIdx.x >= f.blocks * QUERIES) return;
     float unused[WARPS];
     int query = threadIdx.x % QUERIES;
     float2 found = weigh_warps(unused, &m.tops[0][query], &m.totals[0][query]);
-    uint32_t to = of_block(&m.found[rank][query], threadIdx.x / QUERIES);
-    put_remote(to, found.x);
-    put_remote(to + 4, found.y);
+    uint32_t to = cluster_at(shared_at(&m.found[rank][query]), threadIdx.x / QUERIES);
+    cluster_put(to, found.x);
+    cluster_put(to + 4, found.y);
 }
 
 template <int D>
@@ -423,7 +414,7 @@ static __device__ __forceinline__ void add_up(const struct row_memory<D> &m,
 
 // --- the kernel ----------------------------------------------------------------------------------
 
-// Grid: clusters of f.blocks blocks, a kv head's queries each (x); a row (y).
+// Grid: clusters of f.blocks blocks, each for a kv head's queries.
 template <int D, bool BRAIN>
 static __global__ void __launch_bounds__(THREADS, 2)
     row_kernel(const __grid_constant__ struct attend_row f) {
@@ -431,11 +422,10 @@ static __global__ void __launch_bounds__(THREADS, 2)
     struct row_memory<D> &m = *(struct row_memory<D> *)memory;
     const struct attend &a = f.a;
     int warp = threadIdx.x / 32, rank = (int)blockIdx.x % f.blocks;
-    int64_t row = blockIdx.y;
     cluster_arrive();
-    struct angle angle = angle_of(f, row);
-    struct row_part p = part_of(f, row, (int)blockIdx.x / f.blocks, rank);
-    const int32_t *table = a.table + a.seq[row] * a.pages;
+    struct angle angle = angle_of(f);
+    struct row_part p = part_of(f, (int)blockIdx.x / f.blocks, rank);
+    const int32_t *table = a.table + a.seq[0] * a.pages;
     bool has_keys = p.from < p.to, owns = p.to == p.last + 1 && has_keys;
     struct row_running<D> r = {};
     struct row_tile<D> tile;
@@ -459,8 +449,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     wait_for_input();
 #pragma unroll
     for (int k = 0; k < TASKS; k++)
-        if (task[k].of && has_keys)
-            x[k] = elements_at<D>(task[k].of->p + row * task[k].of->ld + task[k].head * D);
+        if (task[k].of && has_keys) x[k] = elements_at<D>(task[k].of->p + task[k].head * D);
     if (any && !a.early) load_tile<D>(tile, a, begin, p, t);
 #pragma unroll
     for (int k = 0; k < TASKS; k++)
@@ -479,12 +468,11 @@ static __global__ void __launch_bounds__(THREADS, 2)
     float keep[WARPS];
     int query = query_of(threadIdx.x);
     float2 found = weigh_warps(keep, &m.tops[0][query], &m.totals[0][query]);
-    float *y = a.y + row * a.ldy + p.head * D;
+    float *y = a.y + p.head * D;
     cluster_wait();
     if (p.count > 1) {
         if (has_keys) hand_out<D>(m, f, keep, rank);
-        cluster_arrive();
-        cluster_wait();
+        cluster_meet();
         add_up<D>(m, f, p, y, rank);
         return;
     }
@@ -493,27 +481,16 @@ static __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
     for (int k = 0; k < D * QUERIES / THREADS; k++) {
         int i = threadIdx.x + k * THREADS;
-        float sum = 0;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) sum += keep[w] * m.sums[w][i / 32][i % 32];
-        y[query * D + column_of(i)] = sum / total;
+        y[query * D + column_of(i)] = warps_sum<D>(m, keep, i) / total;
     }
 }
 
 static cudaLaunchConfig_t row_launch(cudaLaunchAttribute attribute[3], int64_t clusters, int blocks,
-                                     int64_t rows, size_t size) {
-    cudaLaunchConfig_t config = {};
-    attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute[0].val.programmaticStreamSerializationAllowed = 1;
-    attribute[1].id = cudaLaunchAttributeClusterDimension;
-    attribute[1].val.clusterDim.x = (unsigned)blocks;
-    attribute[1].val.clusterDim.y = attribute[1].val.clusterDim.z = 1;
+                                     size_t size) {
+    cudaLaunchConfig_t config = cluster_launch(attribute, clusters, blocks, THREADS, size);
     attribute[2].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
     attribute[2].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
-    config.gridDim = dim3((unsigned)(clusters * blocks), (unsigned)rows);
-    config.blockDim = dim3(THREADS);
-    config.dynamicSmemBytes = size;
-    config.attrs = attribute, config.numAttrs = 3;
+    config.numAttrs = 3;
     return config;
 }
 
@@ -531,11 +508,11 @@ template <int D, bool BRAIN> static void launch_row(struct context *c, struct at
     for (f->blocks = BLOCKS_MOST; f->blocks > 1; f->blocks /= 2) {
         int fit = 0;
         if (f->blocks / 2 >= most || f->blocks * clusters > c->dev->cuda->processors) continue;
-        cudaLaunchConfig_t config = row_launch(attribute, clusters, f->blocks, f->a.n, size);
+        cudaLaunchConfig_t config = row_launch(attribute, clusters, f->blocks, size);
         if (cudaOccupancyMaxActiveClusters(&fit, kernel, &config) == cudaSuccess && fit >= clusters)
             break;
     }
-    cudaLaunchConfig_t config = row_launch(attribute, clusters, f->blocks, f->a.n, size);
+    cudaLaunchConfig_t config = row_launch(attribute, clusters, f->blocks, size);
     config.stream = c->dev->cuda->stream;
     cuda_ok(&c->err, cudaLaunchKernelEx(&config, kernel, *f), "attention");
 }

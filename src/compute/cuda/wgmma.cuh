@@ -6,7 +6,7 @@
 
 #include <cuda.h>
 
-#include "compute/cuda/device.cuh"
+#include "compute/cuda/cluster.cuh"
 
 // --- barriers ------------------------------------------------------------------------------------
 
@@ -49,72 +49,6 @@ static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *
                  "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
                  "l"(map), "r"(k), "r"(row), "r"(shared_at(b))
                  : "memory");
-}
-
-// --- clusters ------------------------------------------------------------------------------------
-
-static __device__ __forceinline__ int cluster_rank() {
-    int r;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
-    return r;
-}
-
-static __device__ __forceinline__ int cluster_size() {
-    int n;
-    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
-    return n;
-}
-
-static __device__ __forceinline__ void cluster_meet() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
-}
-
-// Where what is at `shared` in this block's memory is in that of the cluster's block `rank`.
-static __device__ __forceinline__ uint32_t cluster_at(uint32_t shared, int rank) {
-    uint32_t at;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared), "r"(rank));
-    return at;
-}
-
-static __device__ __forceinline__ float cluster_float(uint32_t at) {
-    float v;
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
-    return v;
-}
-
-enum { CLUSTER_MOST = 8 }; // blocks
-
-static inline cudaLaunchConfig_t cluster_launch(cudaLaunchAttribute attribute[2], int64_t clusters,
-                                                int blocks, int threads, size_t shared) {
-    attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute[0].val.programmaticStreamSerializationAllowed = 1;
-    attribute[1].id = cudaLaunchAttributeClusterDimension;
-    attribute[1].val.clusterDim.x = (unsigned)blocks;
-    attribute[1].val.clusterDim.y = attribute[1].val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)(clusters * blocks));
-    config.blockDim = dim3((unsigned)threads);
-    config.dynamicSmemBytes = shared;
-    config.attrs = attribute, config.numAttrs = 2;
-    return config;
-}
-
-// Blocks of the largest cluster, `most` at most, with which all run at once.
-template <class Kernel>
-static int cluster_blocks(struct context *c, Kernel kernel, int64_t clusters, int most, int threads,
-                          size_t shared) {
-    int best = 1;
-    for (int s = 2; s <= CLUSTER_MOST && s <= most; s++) {
-        if (s * clusters > c->dev->cuda->processors) break;
-        cudaLaunchAttribute attribute[2] = {};
-        cudaLaunchConfig_t config = cluster_launch(attribute, clusters, s, threads, shared);
-        int fit = 0;
-        cuda_ok(&c->err, cudaOccupancyMaxActiveClusters(&fit, kernel, &config),
-                "asking for the occupancy");
-        if (fit >= clusters) best = s;
-    }
-    return best;
 }
 
 // --- products ------------------------------------------------------------------------------------

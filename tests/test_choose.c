@@ -32,7 +32,7 @@ static struct engine *open_dummy(int64_t sequences) {
 // The usual, cold enough for a few tokens, penalties alone, all tokens at once, other filters.
 static struct sampling settings(int i) {
     struct sampling s = sampling_greedy();
-    s.seed = (uint64_t)(100 + i);
+    s.seed = 100 + (uint64_t)i;
     if (i == 1) s.temperature = 0.7f, s.top_k = 40, s.top_p = 0.95f, s.repetition_penalty = 1.1f;
     if (i == 2) s.temperature = 0.02f;
     if (i == 3) s.repetition_penalty = 1.3f, s.frequency_penalty = 0.2f;

@@ -361,7 +361,7 @@ static void check_depth(struct machine *m) {
         {10, 1, 64, 64, 16, 0, 0, DT_F16, {5300, 1, 1, 1}, false, false},
         {4, 2, 128, 128, 32, 3001, 0, DT_F16, {4200, 1, 1, 1}, true, false},
         {3, 1, 64, 64, 128, 700, 30, DT_BF16, {2300, 1, 1, 1}, false, false},
-        {2, 2, 64, 64, 32, 0, 0, DT_BF16, {WATCHED ? 5000 : 68000, 1, 1, 1}, false, false}};
+        {2, 1, 64, 64, 32, 0, 0, DT_BF16, {WATCHED ? 5000 : 68000, 1, 1, 1}, false, false}};
     static const int64_t depths[] = {0, 15, 16, 127, 128, 255, 256, 1023, 2048, 4100};
     enum { DEPTHS = sizeof depths / sizeof *depths };
     for (size_t i = 0; i < sizeof s / sizeof *s; i++) {

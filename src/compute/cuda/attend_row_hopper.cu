@@ -1,15 +1,18 @@
 // Attention of a step's row, with what comes before it: norm and rotation of queries and keys, keys
 // and values to the cache. A cluster of blocks has the queries that share a kv head, 8 at most; a
-// block has a part of the keys, its warps tiles of 16 in turn. Scores are products of
-// mma.m16n8k16 whose B is keys, straight from memory to registers: the elements of a head may meet
-// in any order, so a lane's are 8 that follow each other in memory. A is the queries, eight
-// elements of each in two rows, of which each meets the half that it has. Weights come out as the B
-// of the second products, whose A is values, turned on their way from shared memory.
-// Keys and values of earlier steps come before the launch before this one ends: of two tiles, and
-// of one. Then the next keys are asked for once the scores have those before, the next values once
-// the sums have: bytes are on their way while a warp computes. Blocks hand each other what they
-// found: each adds up a part of the columns. The code comes from memory anew with each launch, so
-// what is short is fast.
+// block has a part of the keys, its warps tiles of 16 in turn.
+//
+// Scores are products (mma.m16n8k16) of queries, A, and keys, B, which come from memory to the
+// registers that need them: elements of a head may meet in any order, so a lane's are 8 that follow
+// each other. Of these a query's row of A has one half and the row 8 below it the other: each half
+// of a key makes a sum with both, of which one counts. Scores then stand where the second products,
+// of values and weights, want their B; values are turned on their way from shared memory.
+//
+// Keys and values of earlier steps come before the launch before this one ends: keys of two tiles,
+// values of one. Later the next keys are asked for once the scores have those before, and the next
+// values once the sums have, so that memory is busy while a warp computes. Blocks hand each other
+// what they found, and each adds up a part of the columns. The code itself comes from memory with
+// each launch: few instructions count more than few cycles.
 #include "compute/cuda/attend_tiles.cuh"
 #include "compute/cuda/place.cuh"
 #include "compute/cuda/wgmma.cuh"
@@ -252,7 +255,7 @@ template <int D>
 static __device__ __forceinline__ void load_keys(struct row_keys<D> &to, const struct attend &a,
                                                  int row) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const uint4 *k = (const uint4 *)a.k + (unsigned)((row + g) * (D / 8) + t);
+    const uint4 *k = (const uint4 *)a.k + (unsigned)(row + g) * (D / 8) + (unsigned)t;
 #pragma unroll
     for (int h = 0; h < 2; h++)
 #pragma unroll
@@ -270,10 +273,10 @@ template <int D> static __device__ __forceinline__ int place_of_value(int key, i
 template <int D>
 static __device__ __forceinline__ void ask_values(uint16_t *to, const struct attend &a, int row,
                                                   const struct row_part &p, int t0) {
-    int lane = threadIdx.x % 32, key = lane / 8, column = lane % 8 * 8;
+    int lane = threadIdx.x % 32, key = lane / 8;
     const uint16_t *v =
-        (const uint16_t *)((const uint4 *)a.v + (unsigned)((row + key) * (D / 8) + column / 8));
-    int at = place_of_value<D>(key, column);
+        (const uint16_t *)((const uint4 *)a.v + (unsigned)(row + key) * (D / 8) + lane % 8);
+    int at = place_of_value<D>(key, lane % 8 * 8);
 #pragma unroll
     for (int i = 0; i < KEYS; i += 4) {
         bool there = (unsigned)(t0 + key + i) < (unsigned)p.last;
@@ -491,9 +494,8 @@ static __device__ __forceinline__ int handed_bytes(const struct attend_row &f,
 template <int D>
 static __device__ __forceinline__ void hand_out(struct row_memory<D> &m, const struct attend_row &f,
                                                 const struct found &y, int at) {
-    int fours = fours_of<D>(f), to = (at << f.block_bits) / (D / 4 * QUERIES),
-        rank = (int)blockIdx.x;
-    int slot = at - to * fours;
+    int to = (at << f.block_bits) / (D / 4 * QUERIES), slot = at - to * fours_of<D>(f);
+    int rank = (int)blockIdx.x;
     uint32_t barrier = cluster_at(shared_at(&m.handed), to);
     cluster_hand(cluster_at(shared_at(&m.parts[(slot << f.block_bits) + rank]), to), y.sum,
                  barrier);
@@ -522,10 +524,10 @@ static __device__ __forceinline__ void add_up(const struct row_memory<D> &m,
             y.top = m.found[query][block].x, y.total = m.found[query][block].y;
             y.sum = m.parts[(i << f.block_bits) + block];
         }
-        float keep = y.top;
+        float own = y.top;
 #pragma unroll
         for (int d = 1; d < 16; d <<= 1) y.top = fmaxf(y.top, __shfl_xor_sync(~0u, y.top, d));
-        keep = power2(keep - (y.top == -INFINITY ? 0.0f : y.top));
+        float keep = power2(own - (y.top == -INFINITY ? 0.0f : y.top));
         y.total = half_warp_sum(y.total * keep);
         y.sum = scaled(y.sum, keep);
         y.sum.x = half_warp_sum(y.sum.x), y.sum.y = half_warp_sum(y.sum.y);

@@ -591,7 +591,9 @@ static __global__ void __launch_bounds__(THREADS, 2)
         float s[4];
         if (p.last - t < KEYS) put_own_key<D>(first, m, p.last - t);
         if (t < p.to) score_keys<D, BRAIN>(s, first, m);
-        for (int at = 2; t < p.to; at++) {
+        for (int at = 1; t < p.to; at++) { // `next` and `keys`: of tile `at`
+            // Here, not where the scores are done: across the end of a loop's body ptxas waits.
+            if (at > 1 && t + step < p.to) load_keys<D>(keys, a, next);
             weigh_keys<D>(s, r, a, p, t);
             wait_for_values();
             if (p.last - t < KEYS) put_own_value<D>(values, m, p.last - t);
@@ -602,10 +604,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
             ask_values<D>(values, a, next, p, t);
             if (p.last - t < KEYS) put_own_key<D>(keys, m, p.last - t);
             score_keys<D, BRAIN>(s, keys, m);
-            if (t + step >= p.to) continue;
-            if (at % 32 == 0) pages = next_pages(f, p, t + step, step);
-            next = row_of(f, p, __shfl_sync(~0u, pages, at % 32)) + within;
-            load_keys<D>(keys, a, next);
+            if ((at + 1) % 32 == 0) pages = next_pages(f, p, t + step, step);
+            next = row_of(f, p, __shfl_sync(~0u, pages, (at + 1) % 32)) + within;
         }
         note_warp<D>(m, r);
     }

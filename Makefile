@@ -5,7 +5,8 @@
 #   make                 build/mlxcel, build/mlxcel-server, build/libmlxcel.a
 #   make demo            builds, fetches a small model, asks it something
 #   make test            builds and runs the tests; PRESET=asan or tsan runs them under that,
-#                        PRESET=arm64 those of the kernels for 64-bit Arm under qemu
+#                        PRESET=arm64 those of the kernels for 64-bit Arm under qemu,
+#                        PRESET=emulate those of CUDA's kernels, run on the processor
 #   make check           format, layers, names, clang-tidy, cppcheck
 #   make fuzz            every fuzz target for FUZZ_SECONDS
 #   make install         into DESTDIR and PREFIX
@@ -26,11 +27,13 @@ build = build$(patsubst -release,,-$(PRESET))
 # The tests that are for a preset, where not all are: their label, and the target that builds them.
 tests-tsan = threaded
 tests-arm64 = kernels
+tests-emulate = emulated
 tests = $(tests-$(PRESET))
 
 # A folder keeps the generator that it was first configured with.
 define compile
 @tools/deps $(3)
+$(if $(filter emulate,$(2)),@tools/deps emulate)
 $(if $(filter arm64,$(2)),@tools/deps arm64 && tools/sysroot $(1)/sysroot)
 @test -f $(1)/build.ninja || test -f $(1)/Makefile || { rm -rf $(1)/CMakeCache.txt; set -x; \
   cmake --preset $(2) $$(command -v ninja >/dev/null && echo -G Ninja); }

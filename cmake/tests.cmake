@@ -8,6 +8,7 @@ set(THREADED "^test_(base|pool|tokenizer|ops|attention|recurrent|cpu|compute|bat
 set(KERNELS "^test_(ops|attention|recurrent|experts|sparse)$")
 add_custom_target(threaded)
 add_custom_target(kernels)
+add_custom_target(emulated)
 
 # Options that find more than the sanitizers' defaults do.
 set(SANITIZER_OPTIONS ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
@@ -41,7 +42,7 @@ if(MLXCEL_TESTS)
     link_test(${NAME})
     target_link_libraries(${NAME} PRIVATE PkgConfig::CMOCKA)
     target_compile_definitions(${NAME} PRIVATE FIXTURES="${CMAKE_SOURCE_DIR}/tests/fixtures")
-    if(CMAKE_CROSSCOMPILING)
+    if(CMAKE_CROSSCOMPILING OR MLXCEL_EMULATE)
       target_compile_definitions(${NAME} PRIVATE EMULATED)
     endif()
     if(MLXCEL_SANITIZE)
@@ -74,12 +75,31 @@ if(MLXCEL_TESTS)
   endif()
   set_tests_properties(test_ops PROPERTIES COST 10) # the longest of the kernels', so begun first
 
-  # The same on a CUDA device, where there is one.
-  if(MLXCEL_CUDA)
-    foreach(NAME test_ops test_top_logits test_attention test_experts test_sparse test_recurrent test_families
-            test_choose)
+  # The same on a CUDA device, where there is one; or on an emulated one, which has few processors.
+  if(MLXCEL_CUDA OR MLXCEL_EMULATE)
+    set(CUDA_TESTS test_ops test_attention test_experts test_recurrent test_choose test_top_logits
+      test_sparse)
+    if(NOT MLXCEL_EMULATE) # where it would take an hour
+      list(APPEND CUDA_TESTS test_families)
+    endif()
+    foreach(NAME ${CUDA_TESTS})
       add_test(NAME ${NAME}_cuda COMMAND ${NAME} --device cuda)
       set_tests_properties(${NAME}_cuda PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
+      if(MLXCEL_EMULATE)
+        set_tests_properties(${NAME}_cuda PROPERTIES LABELS emulated
+          ENVIRONMENT "EMULATE_PROCESSORS=8;EMULATE_ORDER=3;${SANITIZER_OPTIONS}")
+        add_dependencies(emulated ${NAME})
+      endif()
+    endforeach()
+  endif()
+  if(MLXCEL_EMULATE AND NOT MLXCEL_SANITIZE) # faults are told; sanitizers tell of more, otherwise
+    add_dependencies(emulated emulate_faults)
+    foreach(FAULT "2 nan" "3 is over" "5 wait for each other")
+      string(SUBSTRING ${FAULT} 0 1 NUMBER)
+      string(SUBSTRING ${FAULT} 2 -1 TOLD)
+      add_test(NAME emulate_fault_${NUMBER} COMMAND emulate_faults ${NUMBER})
+      set_tests_properties(emulate_fault_${NUMBER} PROPERTIES LABELS emulated
+        PASS_REGULAR_EXPRESSION ${TOLD})
     endforeach()
   endif()
 

@@ -110,14 +110,64 @@ static void test_linear(void **state) {
     each_machine(PRECISION_NATIVE, check_products);
 }
 
+// One row and 4-bit codes: on a GPU x is in fixed point of 16 bits in blocks of up to 64, which is
+// far closer than BF16.
+static void check_one_row(struct machine *m) {
+    static const struct layout own[] = {{WEIGHT_AFFINE, DT_BF16, 4, 32, TIGHT},
+                                        {WEIGHT_AFFINE, DT_BF16, 4, 64, TIGHT},
+                                        {WEIGHT_AFFINE, DT_BF16, 4, 64, APART},
+                                        {WEIGHT_AFFINE, DT_BF16, 4, 128, TIGHT}};
+    static const int64_t shapes[][2] = {{256, 8},   {768, 9},    {512, 300}, {1280, 75},
+                                        {1536, 33}, {4096, 100}, {4608, 9},  {14336, 17}};
+    if (on_cpu()) return;
+    for (size_t l = 0; l < sizeof own / sizeof *own; l++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            int64_t in = shapes[s][0], out = shapes[s][1];
+            struct matrix a = make_matrix(m, &own[l], out, in);
+            float *x = noise_array(in);
+            float *y = get(m, linear(&m->c, put_f32(m, x, 2, (int64_t[]){1, in}), &a.w));
+            for (int64_t o = 0; o < out; o++) {
+                double want = 0, size = 0, spread = 0;
+                for (int64_t b = 0; b < in; b += 64) {
+                    double most = 0, sum = 0;
+                    for (int64_t k = b; k < in && k < b + 64; k++) {
+                        want += (double)x[k] * a.value[o * in + k];
+                        size += fabs((double)x[k]) * a.size[o * in + k];
+                        sum += fabs(a.value[o * in + k]);
+                        most = fmax(most, fabs((double)x[k]));
+                    }
+                    spread += most * sum;
+                }
+                expect_near("a row", o, y[o], want, 1e-6 * size + spread / 65000);
+            }
+            free(x), free(y);
+            matrix_free(&a);
+            machine_clear(m);
+        }
+}
+
+static void test_one_row(void **state) {
+    (void)state;
+    each_machine(PRECISION_NATIVE, check_one_row);
+}
+
 // Rows and outputs of more than one tile, and k of more than one chunk, as few threads get them.
 static void check_tiles(struct machine *m) {
-    static const int64_t shapes[][3] = {
-        {1, 2080, 300},  {8, 4128, 40}, {70, 264, 150}, {230, 160, 70}, {16, 512, 300},
-        {140, 1024, 20}, {50, 768, 75}, {20, 1536, 40}, {9, 4104, 70},  {33, 1032, 257}};
+    static const int64_t shapes[][3] = {{1, 2080, 300},
+                                        {8, 4128, 40},
+                                        {70, 264, 150},
+                                        {230, 160, 70},
+                                        // for kernels that a GPU alone has
+                                        {16, 512, 300},
+                                        {140, 1024, 20},
+                                        {50, 768, 75},
+                                        {20, 1536, 40},
+                                        {9, 4104, 70},
+                                        {33, 1032, 257}};
+    size_t count = on_cpu() ? 4 : sizeof shapes / sizeof *shapes;
     if (m->threads > 1) return;
     for (int l = 1; l < LAYOUTS; l++)
-        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        for (size_t s = 0; s < count; s++) {
             int64_t n = shapes[s][0], in = whole_groups(&layouts[l], shapes[s][1]);
             struct matrix a = make_matrix(m, &layouts[l], shapes[s][2], in);
             struct deviation d = {0};
@@ -1046,6 +1096,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_published_weights),
         cmocka_unit_test(test_rows_do_not_depend_on_the_batch),
         cmocka_unit_test(test_every_length),
+        cmocka_unit_test(test_one_row),
         cmocka_unit_test(test_around_products),
         cmocka_unit_test(test_fused_products),
         cmocka_unit_test(test_heads),

@@ -73,9 +73,9 @@ static int32_t lay_repeat(struct nfa *n, const struct syn_node *r, int32_t next)
 }
 
 static int32_t lay(struct nfa *n, int32_t node, int32_t next) {
-    const struct syn_node *r = &n->s->node[node];
     int32_t all = -1;
-    if (n->e->set || !effort_work(n->effort, LAY_STEPS, n->e)) return 0;
+    if (n->e->set || !effort_work(n->effort, LAY_STEPS, n->e)) return 0; // there may be no node
+    const struct syn_node *r = &n->s->node[node];
     switch (r->kind) {
     case SYN_SEQ: return lay_seq(n, r->child, next);
     case SYN_RANGE: return add(n, NFA_CHAR, (uint32_t)r->a, (uint32_t)r->b, next);

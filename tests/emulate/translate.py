@@ -8,41 +8,34 @@ import sys
 labels = 0
 
 
-def end_of(text, at):
-    """Just behind the parenthesis that closes the one at `at`."""
+def scan(text, at):
+    """Places from `at` on that are in no string, each with its character and how many brackets are
+    open behind it."""
     depth = 0
-    while True:
-        c = text[at]
-        if c == '"':
-            at += 1
-            while text[at] != '"':
-                at += 2 if text[at] == '\\' else 1
-        elif c in '([{':
-            depth += 1
-        elif c in ')]}':
-            depth -= 1
-            if depth == 0:
-                return at + 1
-        at += 1
-
-
-def split(text, at_char):
-    """Parts between a character that is in no brackets and no string."""
-    parts, depth, start, at = [], 0, 0, 0
     while at < len(text):
         c = text[at]
         if c == '"':
             at += 1
             while text[at] != '"':
                 at += 2 if text[at] == '\\' else 1
-        elif c in '([{':
-            depth += 1
-        elif c in ')]}':
-            depth -= 1
-        elif c == at_char and depth == 0:
+        else:
+            depth += (c in '([{') - (c in ')]}')
+            yield at, c, depth
+        at += 1
+
+
+def end_of(text, at):
+    """Just behind the parenthesis that closes the one at `at`."""
+    return next(i for i, c, depth in scan(text, at) if c in ')]}' and depth == 0) + 1
+
+
+def split(text, at_char):
+    """Parts between a character that is in no brackets and no string."""
+    parts, start = [], 0
+    for at, c, depth in scan(text, 0):
+        if c == at_char and depth == 0:
             parts.append(text[start:at])
             start = at + 1
-        at += 1
     parts.append(text[start:])
     return [p.strip() for p in parts]
 

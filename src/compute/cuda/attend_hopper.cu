@@ -57,8 +57,8 @@ static __device__ __forceinline__ void attend_segment(struct attended<D> &r, con
     release(b.v_gate, at);
 }
 
-// Tiles of which a warpgroup needs nothing. None of a warp's lanes may still wait when one releases a
-// tile: it could miss two turns of the gate. Elsewhere products bring them together.
+// Tiles of which a warpgroup needs nothing. None of a warp's lanes may still wait when one releases
+// a tile: it could miss two turns of the gate. Elsewhere products bring them together.
 static __device__ __forceinline__ int pass_by(const struct block &b, int at, int tiles) {
     for (int end = at + tiles; at < end; at++) {
         wait_full(b.k_gate, at);

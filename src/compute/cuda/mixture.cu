@@ -7,14 +7,10 @@ typedef sums_format<2, 2, 3> sums;
 
 enum { MIXTURE_WARPS = 16 };
 
-static bool begins_at(const void *p, int64_t step, size_t align) {
-    return ((uintptr_t)p | (uintptr_t)step) % align == 0;
-}
-
 static bool sides_begin_at(const struct stack &s, int k, size_t align) {
     const struct matrix &m = s.m[k];
-    return begins_at(m.scales, m.ld_scales * 2, align) &&
-           begins_at(m.biases, m.ld_biases * 2, align) && s.scales[k] % (int64_t)align == 0 &&
+    return rows_begin_at(m.scales, m.ld_scales, align) &&
+           rows_begin_at(m.biases, m.ld_biases, align) && s.scales[k] % (int64_t)align == 0 &&
            s.biases[k] % (int64_t)align == 0;
 }
 

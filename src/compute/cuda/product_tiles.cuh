@@ -464,6 +464,16 @@ static inline bool same_kind(const struct weight *a, const struct weight *b) {
             (a->group == b->group && a->scales.type == b->scales.type));
 }
 
+// Whether rows of 16-bit elements, `ld` of them apart, begin at multiples of so many bytes.
+static inline bool rows_begin_at(const void *p, int64_t ld, size_t align) {
+    return ((uintptr_t)p | (uintptr_t)ld * 2) % align == 0;
+}
+
+static inline bool sides_begin_at(const struct weight *w, size_t align) {
+    return rows_begin_at(w->scales.data, w->scales.stride[0], align) &&
+           rows_begin_at(w->biases.data, w->biases.stride[0], align);
+}
+
 // The few, some and expand kernels of a kind.
 #define BY_KIND(kind, CALL)                                                                        \
     switch (kind) {                                                                                \

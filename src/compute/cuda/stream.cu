@@ -70,15 +70,6 @@ static __global__ void __launch_bounds__(WARPS * 32) __maxnreg__(WARPS == STREAM
 // those that end.
 enum { STREAM_BLOCKS = 2, ALONE_MOST = 3 }; // ALONE_MOST: rows of a warp
 
-static bool begins_at(const void *p, int64_t step, size_t align) {
-    return ((uintptr_t)p | (uintptr_t)step * 2) % align == 0;
-}
-
-static bool sides_begin_at(const struct weight *w, size_t align) {
-    return begins_at(w->scales.data, w->scales.stride[0], align) &&
-           begins_at(w->biases.data, w->biases.stride[0], align);
-}
-
 template <class Format, bool GATED, int WARPS>
 static bool launch_stream(struct context *c, struct stream f) {
     size_t size = (size_t)WARPS * Format::DEPTH * Format::STAGE + Format::x_bytes(f.shape.in);

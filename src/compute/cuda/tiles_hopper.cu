@@ -42,15 +42,10 @@ template <class Form, bool EXPERTS> static void launch_tiles(struct context *c, 
 
 // --- what they take ------------------------------------------------------------------------------
 
-static bool begins_at(const struct tensor &t, size_t align) {
-    return ((uintptr_t)t.data | (size_t)t.stride[0] * 2) % align == 0;
-}
-
 static bool takes(const struct context *c, const struct weight *w) {
     if (!c->dev->cuda->hopper || c->precision != PRECISION_NATIVE) return false;
     if (kind_of(w) != FOUR_BF16 || w->in % TILES_K || w->group > 128) return false;
-    size_t align = (size_t)(2 * TILES_K / w->group);
-    return begins_at(w->scales, align) && begins_at(w->biases, align);
+    return sides_begin_at(w, (size_t)(2 * TILES_K / w->group));
 }
 
 bool tiles_take(const struct context *c, int64_t rows, const struct weight *w) {

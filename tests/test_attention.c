@@ -356,6 +356,48 @@ static void test_long_attention(void **state) {
     each_machine(PRECISION_NATIVE, check_long);
 }
 
+// One row after many tokens, placed and attended by one op.
+static void check_depth(struct machine *m) {
+    static const struct scene s[] = {
+        {4, 1, 128, 128, 32, 0, 0, DT_BF16, {5300, 1, 1, 1}, true, false},
+        {10, 1, 64, 64, 16, 0, 0, DT_F16, {5300, 1, 1, 1}, false, false},
+        {4, 2, 128, 128, 32, 3001, 0, DT_F16, {4200, 1, 1, 1}, true, false},
+        {3, 1, 64, 64, 128, 700, 30, DT_BF16, {2300, 1, 1, 1}, false, false},
+        {2, 1, 64, 64, 32, 0, 0, DT_BF16, {WATCHED ? 5000 : 68000, 1, 1, 1}, false, false}};
+    static const int64_t depths[] = {0, 15, 16, 127, 128, 255, 256, 1023, 2048, 4100};
+    enum { DEPTHS = sizeof depths / sizeof *depths };
+    for (size_t i = 0; i < sizeof s / sizeof *s; i++) {
+        struct world w;
+        world_open(&w, &s[i], m, s[i].k_type, s[i].k_type);
+        struct rows all = {.n = w.n, .seq = w.on_device[0], .index = w.on_device[1]};
+        kv_write(&m->c, &w.kv, &all, w.on_device[3], w.on_device[4]);
+        double *want = mem_array((size_t)s[i].v_width, sizeof *want);
+        for (int d = 0; d <= DEPTHS; d++) {
+            int64_t deepest = s[i].length[0] - 1, depth = d < DEPTHS ? depths[d] : deepest;
+            if (depth > deepest) continue;
+            int64_t r = w.row[0][depth];
+            float *y = world_step(&w, m, r, r + 1, true);
+            for (int64_t h = 0; h < s[i].heads; h++) {
+                double most = 0, tolerance = tolerance_of(&s[i]);
+                reference_row(&w, r, h, want);
+                for (int64_t e = 0; e < s[i].v_width; e++) most = fmax(most, fabs(want[e]));
+                if (!on_cpu()) tolerance *= most / 8; // of many tokens errors cancel
+                for (int64_t e = 0; e < s[i].v_width; e++)
+                    expect_near("attention", e, y[h * s[i].v_width + e], want[e], tolerance);
+            }
+            free(y);
+        }
+        free(want);
+        world_close(&w);
+        machine_clear(m);
+    }
+}
+
+static void test_depth(void **state) {
+    (void)state;
+    each_machine(PRECISION_NATIVE, check_depth);
+}
+
 // Rows one by one, placed and attended by one op, as all at once.
 static void check_placed_rows(struct world *w, struct machine *m, const struct placing *p,
                               const float *want) {
@@ -464,9 +506,8 @@ int main(int argc, char **argv) {
     test_options(argc, argv);
     unsetenv("MLXCEL_CPU_ISA"); // the tests choose
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_long_attention),
-        cmocka_unit_test(test_placing),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_long_attention),
+        cmocka_unit_test(test_depth),     cmocka_unit_test(test_placing),
         cmocka_unit_test(test_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

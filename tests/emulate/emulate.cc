@@ -553,6 +553,21 @@ void copy_bulk(uint32_t to, const void *from, int bytes, uint32_t at) {
     watch::end_ignoring();
 }
 
+// st.async: arrives some time, as bulk copies do.
+void store_async(uint32_t to, const float *from, int count, uint32_t at) {
+    std::array<float, 4> v = {};
+    for (int i = 0; i < count; i++) v[(size_t)i] = from[i];
+    size_t bytes = (size_t)count * 4;
+    char *into = place(me->block, to, bytes, bytes);
+    if (to >> RANK_SHIFT != at >> RANK_SHIFT) die("st.async and its mbarrier in different blocks");
+    memset(into, 0xff, bytes);
+    watch::release(mbarrier_at(me->block, at));
+    block *b = to >> RANK_SHIFT ? &now->blocks[(to >> RANK_SHIFT) - 1] : me->block;
+    watch::begin_ignoring();
+    now->copies.push_back({b, at, (int)bytes, [=] { memcpy(into, v.data(), bytes); }});
+    watch::end_ignoring();
+}
+
 // Blocks of 16 bytes are out of order by bits 7 to 9 of their address.
 static uint32_t swizzled(uint32_t at) { return at ^ (at >> 7 & 7) << 4; }
 

@@ -137,6 +137,7 @@ void copy_wait(int pending);
 void mbarrier_init(uint32_t at, uint32_t count);
 void mbarrier_arrive(uint32_t at, uint32_t bytes);
 void mbarrier_wait(uint32_t at, uint32_t parity);
+void store_async(uint32_t to, const float *from, int count, uint32_t at);
 void copy_bulk(uint32_t to, const void *from, int bytes, uint32_t at);
 void copy_box(uint32_t to, const void *map, int k, int row, uint32_t at);
 

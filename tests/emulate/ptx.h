@@ -62,6 +62,7 @@ static inline void mapa_shared_cluster_u32(uint32_t &to, uint32_t at, uint32_t r
     to = emu::cluster_address(at, rank);
 }
 static inline void barrier_cluster_arrive_release_aligned() { emu::cluster_arrive(); }
+static inline void barrier_cluster_arrive_relaxed_aligned() { emu::cluster_arrive(); }
 static inline void barrier_cluster_wait_acquire_aligned() { emu::cluster_wait(); }
 static inline void bar_sync(int number, int count) { emu::barrier(number, count, 0); }
 
@@ -95,6 +96,19 @@ static inline void mbarrier_arrive_expect_tx_shared_cta_b64(nowhere, uint32_t at
 static inline void mbarrier_try_wait_parity_shared_cta_b64(bool &done, uint32_t at, int parity) {
     emu::mbarrier_wait(at, (uint32_t)parity);
     done = true;
+}
+template <class T, size_t N> void st_async_floats(uint32_t to, std::array<T, N> v, uint32_t at) {
+    float f[N];
+    for (size_t i = 0; i < N; i++) f[i] = (float)v[i];
+    emu::store_async(to, f, (int)N, at);
+}
+template <class V>
+void st_async_shared_cluster_mbarrier_complete_tx_bytes_v4_f32(uint32_t to, V v, uint32_t at) {
+    st_async_floats(to, v, at);
+}
+template <class V>
+void st_async_shared_cluster_mbarrier_complete_tx_bytes_v2_f32(uint32_t to, V v, uint32_t at) {
+    st_async_floats(to, v, at);
 }
 static inline void cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(uint32_t to,
                                                                                   const void *from,

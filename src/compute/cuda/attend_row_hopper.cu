@@ -1,13 +1,21 @@
 // Attention of a step's row, with what comes before it: norm and rotation of queries and keys, keys
 // and values to the cache. A cluster of blocks has the queries that share a kv head, 8 at most; a
-// block has a part of the keys, its warps tiles of 16 in turn, straight from memory to the
-// registers of mma.m16n8k16: keys, and values turned, are its A, queries and weights its B. The
-// elements of a head may meet in any order, so a lane's are 8 that follow each other in memory.
-// Keys and values of earlier steps come before the launch before this one ends. Blocks hand each
-// other what they found through shared memory: each adds up a part of the columns.
+// block has a part of the keys, its warps tiles of 16 in turn.
+//
+// Scores are products (mma.m16n8k16) of queries, A, and keys, B, which come from memory to the
+// registers that need them: elements of a head may meet in any order, so a lane's are 8 that follow
+// each other. Of these a query's row of A has one half and the row 8 below it the other: each half
+// of a key makes a sum with both, of which one counts. Scores then stand where the second products,
+// of values and weights, want their B; values are turned on their way from shared memory.
+//
+// Keys and values of earlier steps come before the launch before this one ends: keys of two tiles,
+// values of one. Later the next keys are asked for once the scores have those before, and the next
+// values once the sums have, so that memory is busy while a warp computes. Blocks hand each other
+// what they found, and each adds up a part of the columns. The code itself comes from memory with
+// each launch: few instructions count more than few cycles.
 #include "compute/cuda/attend_tiles.cuh"
-#include "compute/cuda/cluster.cuh"
 #include "compute/cuda/place.cuh"
+#include "compute/cuda/wgmma.cuh"
 
 enum {
     KEYS = 16,   // of a tile
@@ -25,67 +33,87 @@ struct attend_row {
     bool normed, turned;
     float eps;
     struct rotation r;
-    int parts_of_group; // clusters of a kv head
-    int blocks;         // of a cluster
+    float score_scale;         // of scores as attend_tiles has them
+    int page_bits, block_bits; // tokens of a page and blocks of a cluster are 2 to this
+};
+
+// How the row's position turns a head: each element is multiplied by x, and by y the one that meets
+// it.
+template <int D> struct turns {
+    float2 by[D];
+    uint16_t other[D];
 };
 
 template <int D> struct row_memory {
-    uint16_t q[QUERIES][D + 8], own[2][D]; // own: the row's key and value
-    float head[WARPS][D];                  // what a warp makes ready
-    float2 wave[D / 2];
-    float tops[WARPS][QUERIES], totals[WARPS][QUERIES];
-    float2 found[BLOCKS_MOST][QUERIES]; // tops and totals of the cluster's blocks
-    float parts[D * QUERIES];           // this block's columns of each block's sums
-    float sums[WARPS][D / 4][32];
+    uint16_t q[QUERIES][D + 8]; // in the order of place_in_query
+    uint16_t own[2][D];         // the row's key and value
+    float head[WARPS][D];       // what a warp makes ready
+    union {
+        struct turns<D> turns; // before the keys
+        struct {
+            float4 tops[QUERIES][WARPS / 4], totals[QUERIES][WARPS / 4]; // of the warps
+        };
+    };
+    float2 found[QUERIES][BLOCKS_MOST]; // tops and totals of the cluster's blocks
+    float4 parts[D * QUERIES / 4];      // of this block's columns each block's sums
+    uint64_t handed;                    // counts the bytes of these two
+    union {
+        uint16_t values[KEYS * D];   // of a tile, in the order of place_of_value
+        float4 sums[QUERIES][D / 4]; // in the order of column_of
+    } of[WARPS];
 };
 
-// What a block has of what a row sees.
+// What a block has of what a row sees. Keys are counted from the first that is seen.
 struct row_part {
     int kv_head, head, heads; // head: the first of the queries
-    int first, last;          // what the row sees
+    int first, place;         // in the sequence, of the first key and of the row
+    int last;                 // the row's own key
     int from, to;             // the block's keys: equal shares in whole tiles of all its warps
-    int count;                // of the cluster's blocks that have keys
+    int count;                // of the cluster's blocks, which are the first, that have keys
 };
 
-static __device__ __forceinline__ struct row_part part_of(const struct attend_row &f, int unit,
-                                                          int rank) {
+// Grid: the blocks of a cluster, the queries of a kv head by QUERIES, kv heads.
+static __device__ __forceinline__ struct row_part part_of(const struct attend_row &f) {
+    const int ROUND = KEYS * WARPS;
     struct row_part p;
-    int group = (int)f.a.group, in_group = unit % f.parts_of_group * QUERIES;
-    p.kv_head = unit / f.parts_of_group;
+    int group = (int)f.a.group, in_group = (int)blockIdx.y * QUERIES;
+    p.kv_head = (int)blockIdx.z;
     p.head = p.kv_head * group + in_group;
     p.heads = group - in_group < QUERIES ? group - in_group : QUERIES;
-    p.last = f.a.index[0], p.first = (int)first_seen(f.a, p.last);
-    int begin = p.first / KEYS * KEYS, seen = p.last + 1 - begin, round = KEYS * WARPS;
-    int share = ((seen + f.blocks - 1) / f.blocks + round - 1) / round * round;
-    if (share < SHARE_LEAST) share = SHARE_LEAST;
-    p.from = begin + rank * share;
-    p.to = p.from + share < p.last + 1 ? p.from + share : p.last + 1;
-    p.count = (seen + share - 1) / share;
+    p.place = f.a.index[0], p.first = (int)first_seen(f.a, p.place);
+    p.last = p.place - p.first;
+    int before = p.first & (KEYS - 1); // tiles begin where pages may
+    unsigned rounds = (unsigned)(p.last + before) / ROUND + 1;
+    unsigned share = ((rounds - 1) >> f.block_bits) + 1;
+    if (share < SHARE_LEAST / ROUND) share = SHARE_LEAST / ROUND;
+    int each = (int)share * ROUND;
+    p.from = (int)blockIdx.x * each - before, p.to = p.from + each;
+    if (p.to > p.last + 1) p.to = p.last + 1;
+    p.count = (int)((rounds + share - 1) / share);
     return p;
-}
-
-static __device__ __forceinline__ uint32_t turned(uint32_t matrix) {
-    uint32_t y;
-    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(matrix));
-    return y;
 }
 
 // --- before the keys -----------------------------------------------------------------------------
 
-// What a warp makes ready in its `task`th turn: a query, the row's key or value, or nothing.
+// What a warp makes ready in its `task`th turn: a query, the row's key or value, or nothing. Its
+// places are looked up before it is there.
 struct task {
-    const struct heads *of; // NULL: nothing
-    int head, to;           // to: the query's row; QUERIES: the key, QUERIES + 1: the value
+    const float *from, *norm; // from, NULL: nothing; norm, NULL: ones
+    int to;                   // the query's row; QUERIES: the key, QUERIES + 1: the value
 };
 
+static __device__ __forceinline__ struct task head_of(const struct heads &h, int head, int to) {
+    const float *norm = h.norm && h.norm_each ? h.norm + head * h.width : h.norm;
+    return {h.p + head * h.width, norm, to};
+}
+
 static __device__ __forceinline__ struct task task_of(const struct attend_row &f,
-                                                      const struct row_part &p, bool owns,
-                                                      int task) {
+                                                      const struct row_part &p, bool has_keys,
+                                                      bool owns, int task) {
     int at = task * WARPS + threadIdx.x / 32;
-    if (at < p.heads) return {&f.q, p.head + at, at};
-    if (!owns || at >= p.heads + 2) return {NULL, 0, 0};
-    return at == p.heads ? (struct task){&f.k, p.kv_head, QUERIES}
-                         : (struct task){&f.v, p.kv_head, QUERIES + 1};
+    if (has_keys && at < p.heads) return head_of(f.q, p.head + at, at);
+    if (!owns || at >= p.heads + 2) return {NULL, NULL, 0};
+    return at == p.heads ? head_of(f.k, p.kv_head, QUERIES) : head_of(f.v, p.kv_head, QUERIES + 1);
 }
 
 template <int D> struct elements {
@@ -105,52 +133,51 @@ static __device__ __forceinline__ struct elements<D> elements_at(const float *he
 }
 
 template <int D>
-static __device__ __forceinline__ struct elements<D> norm_weights(const struct attend_row &f,
-                                                                  const struct task &t) {
+static __device__ __forceinline__ struct elements<D> norm_weights(const struct task &t) {
     struct elements<D> e;
 #pragma unroll
     for (int i = 0; i < D / 32; i++) e.v[i] = 1.0f;
-    if (!f.normed || !t.of || t.to > QUERIES || !t.of->norm) return e;
-    return elements_at<D>(t.of->norm + (t.of->norm_each ? t.head * D : 0));
+    return t.norm ? elements_at<D>(t.norm) : e;
 }
 
-// A thread's pair of the row's rotation, asked for before what it takes is needed.
+// Of a thread's element of a head, asked for before what it takes is needed.
 struct angle {
-    bool there;
+    int other; // itself: not turned
+    bool second;
     int pos;
     float freq;
 };
 
 static __device__ __forceinline__ struct angle angle_of(const struct attend_row &f) {
     const struct rotation &r = f.r;
-    struct angle t = {f.turned && (int)threadIdx.x < (int)r.pairs, 0, 0};
-    if (!t.there) return t;
+    int i = threadIdx.x, pairs = (int)r.pairs;
+    struct angle t = {i, r.interleaved ? i % 2 != 0 : i >= pairs, 0, 0};
+    if (!f.turned || i >= 2 * pairs) return t;
+    t.other = r.interleaved ? i ^ 1 : t.second ? i - pairs : i + pairs;
     bool is_long = r.long_freq && r.length[0] > r.longest;
-    t.pos = r.pos[0], t.freq = (is_long ? r.long_freq : r.freq)[threadIdx.x];
+    int first = t.second ? t.other : i;
+    t.pos = r.pos[0], t.freq = (is_long ? r.long_freq : r.freq)[r.interleaved ? first / 2 : first];
     return t;
 }
 
-// Sines and cosines of the row, by the block.
 template <int D>
-static __device__ __forceinline__ void make_waves(struct row_memory<D> &m, const struct angle &t,
+static __device__ __forceinline__ void make_turns(struct turns<D> &to, const struct angle &t,
                                                   float scale) {
-    static_assert(D / 2 <= THREADS, "a thread has one pair");
-    if (!t.there) return;
-    float2 w;
-    sincosf((float)t.pos * t.freq, &w.x, &w.y);
-    m.wave[threadIdx.x] = make_float2(w.x * scale, w.y * scale);
+    static_assert(D <= THREADS, "a thread has one element");
+    int i = threadIdx.x;
+    if (i >= D) return;
+    float2 w = make_float2(0, 1);
+    if (t.other != i) {
+        sincosf((float)t.pos * t.freq, &w.x, &w.y);
+        w.x *= t.second ? scale : -scale, w.y *= scale;
+    }
+    to.by[i] = make_float2(w.y, w.x);
+    to.other[i] = (uint16_t)t.other;
 }
 
-// Element i of a head in shared memory, turned.
-static __device__ __forceinline__ float turned_at(const float *head, const float2 *wave,
-                                                  const struct rotation &r, int i) {
-    int pairs = (int)r.pairs;
-    if (i >= 2 * pairs) return head[i];
-    int pair = r.interleaved ? i / 2 : i < pairs ? i : i - pairs;
-    bool second = r.interleaved ? i % 2 : i >= pairs;
-    int other = r.interleaved ? i ^ 1 : second ? i - pairs : i + pairs;
-    float sine = second ? wave[pair].x : -wave[pair].x;
-    return head[i] * wave[pair].y + head[other] * sine;
+// Of each 8 elements the third and fourth stand after the fifth and sixth.
+static __device__ __forceinline__ int place_in_query(int i) {
+    return i / 8 * 8 + i / 2 % 2 * 4 + i / 4 % 2 * 2;
 }
 
 // A head as the tiles want it, and where it is a key or value in the cache too.
@@ -165,7 +192,7 @@ static __device__ __forceinline__ void make_ready(struct row_memory<D> &m,
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < D / 32; i++) sum += x.v[i] * x.v[i];
-        float by = 1.0f / sqrtf(warp_sum(sum) / D + f.eps);
+        float by = rsqrtf(warp_sum(sum) / D + f.eps);
 #pragma unroll
         for (int i = 0; i < D / 32; i++) x.v[i] *= by * norm.v[i];
     }
@@ -176,7 +203,10 @@ static __device__ __forceinline__ void make_ready(struct row_memory<D> &m,
         for (int i = 0; i < D / 32; i++) own[at + i] = x.v[i];
         __syncwarp();
 #pragma unroll
-        for (int i = 0; i < D / 32; i++) x.v[i] = turned_at(own, m.wave, f.r, at + i);
+        for (int i = 0; i < D / 32; i++) {
+            float2 by = m.turns.by[at + i];
+            x.v[i] = x.v[i] * by.x + own[m.turns.other[at + i]] * by.y;
+        }
     }
     if (!query) scale = 1.0f;
     uint16_t *to = query ? m.q[t.to] : m.own[t.to - QUERIES];
@@ -184,335 +214,456 @@ static __device__ __forceinline__ void make_ready(struct row_memory<D> &m,
 #pragma unroll
     for (int i = 0; i < D / 32; i += 2) {
         uint32_t pair = narrow<BRAIN>(x.v[i] * scale, x.v[i + 1] * scale);
-        *(uint32_t *)(to + at + i) = pair;
+        *(uint32_t *)(to + (query ? place_in_query(at + i) : at + i)) = pair;
         if (!query) *(uint32_t *)(cache + at + i) = pair;
     }
 }
 
 // --- tiles ---------------------------------------------------------------------------------------
 
-// A lane's keys lane / 4 and that + 8: of each 32 elements 8; and its values, of keys 2 (lane % 4),
-// that + 1, + 8, + 9, of each 64 columns 8.
-template <int D> struct row_tile { uint4 k[D / 32][2], v[D / 64][4]; };
+// A lane's keys lane / 4 and that + 8: of each 32 elements 8.
+template <int D> struct row_keys { uint4 of[D / 32][2]; };
 
 // A lane's part of the pages of the warp's next 32 tiles, `step` keys apart.
-static __device__ __forceinline__ int next_pages(const struct attend &a, const int32_t *table,
+static __device__ __forceinline__ int next_pages(const struct attend_row &f,
                                                  const struct row_part &p, int t, int step) {
-    t += (int)threadIdx.x % 32 * step;
-    return t < p.to ? table[t / (int)a.page] : 0;
+    const int32_t *table = f.a.table + f.a.seq[0] * f.a.pages;
+    t += (int)(threadIdx.x % 32) * step;
+    return t < p.to ? table[(p.first + t) >> f.page_bits] : 0;
 }
 
-// The row in the cache of key t, in the `at`th of these pages.
-static __device__ __forceinline__ int64_t row_of(const struct attend &a, const struct row_part &p,
-                                                 int pages, int at, int t) {
-    int page = __shfl_sync(~0u, pages, at);
-    return ((int64_t)page * a.kv_heads + p.kv_head) * a.page + t % (int)a.page;
+// The row in the cache where a page's keys of a head begin.
+static __device__ __forceinline__ int row_of(const struct attend_row &f, const struct row_part &p,
+                                             int page) {
+    return (page * (int)f.a.kv_heads + p.kv_head) << f.page_bits;
 }
 
-// The tile that begins in that row, without what is of the step's row itself.
+// The place in its page of a key, and of those some whole pages away.
+static __device__ __forceinline__ int in_page(const struct attend_row &f, int place) {
+    return place & ((1 << f.page_bits) - 1);
+}
+
+// The row's own place in the cache.
+static __device__ __forceinline__ int cache_slot(const struct attend_row &f,
+                                                 const struct row_part &p) {
+    const int32_t *table = f.a.table + f.a.seq[0] * f.a.pages;
+    return row_of(f, p, table[p.place >> f.page_bits]) + in_page(f, p.place);
+}
+
+// The keys of the tile that begins in that row.
 template <int D>
-static __device__ __forceinline__ void load_tile(struct row_tile<D> &to, const struct attend &a,
-                                                 int64_t row, const struct row_part &p, int t0) {
+static __device__ __forceinline__ void load_keys(struct row_keys<D> &to, const struct attend &a,
+                                                 int row) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const uint4 *k = (const uint4 *)((const uint16_t *)a.k + (row + g) * D) + t;
-    const uint4 *v = (const uint4 *)((const uint16_t *)a.v + (row + 2 * t) * D) + g;
+    const uint4 *k = (const uint4 *)a.k + (unsigned)(row + g) * (D / 8) + (unsigned)t;
 #pragma unroll
-    for (int c = 0; c < D / 32; c++) to.k[c][0] = __ldcg(k + c * 4);
+    for (int h = 0; h < 2; h++)
 #pragma unroll
-    for (int c = 0; c < D / 32; c++) to.k[c][1] = __ldcg(k + c * 4 + D);
+        for (int c = 0; c < D / 32; c++) to.of[c][h] = __ldcg(k + c * 4 + h * D);
+}
+
+// Where 8 elements of a value from `column` on stand: rows are 8 places of 16 bytes apart or 16,
+// and 8 of them are read at once.
+template <int D> static __device__ __forceinline__ int place_of_value(int key, int column) {
+    return key * D + (column ^ (key & 7) * 8);
+}
+
+// The values of the tile that begins in that row, to shared memory: of what is not seen, which may
+// be NaN, and of the row itself zeros.
+template <int D>
+static __device__ __forceinline__ void ask_values(uint16_t *to, const struct attend &a, int row,
+                                                  const struct row_part &p, int t0) {
+    int lane = threadIdx.x % 32, key = lane / 8;
+    const uint16_t *v =
+        (const uint16_t *)((const uint4 *)a.v + (unsigned)(row + key) * (D / 8) + lane % 8);
+    int at = place_of_value<D>(key, lane % 8 * 8);
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int at = t0 + 2 * t + i % 2 + i / 2 * 8; // what is not seen may be NaN
-        bool there = at >= p.first && at < p.last;
+    for (int i = 0; i < KEYS; i += 4) {
+        bool there = (unsigned)(t0 + key + i) < (unsigned)p.last;
 #pragma unroll
-        for (int c = 0; c < D / 64; c++)
-            to.v[c][i] =
-                there ? __ldcg(v + (i % 2 + i / 2 * 8) * (D / 8) + c * 8) : make_uint4(0, 0, 0, 0);
+        for (int c = 0; c < D; c += 64)
+            copy16(to + ((at ^ i % 8 * 8) + i * D + c), v + i * D + c, there);
     }
+}
+
+// When they are there.
+static __device__ __forceinline__ void wait_for_values() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncwarp();
 }
 
 // Asks the cache for the warp's tiles after the first, 31 at most.
 template <int D>
-static __device__ __forceinline__ void expect_tiles(const struct attend &a,
-                                                    const struct row_part &p, int pages, int t,
-                                                    int step) {
-    int line = (int)threadIdx.x % 32 * 128;
+static __device__ __forceinline__ void expect_tiles(const struct attend_row &f,
+                                                    const struct row_part &p, int pages, int within,
+                                                    int t, int step) {
+    int line = (int)(threadIdx.x % 32) * 128;
+#pragma unroll 1
     for (int at = 1; at < 32 && t + at * step < p.to; at++) {
-        int64_t from = row_of(a, p, pages, at, t + at * step) * D * 2 + line;
+        int row = row_of(f, p, __shfl_sync(~0u, pages, at)) + within;
+        int64_t from = (int64_t)row * (D * 2) + line;
         if (line >= KEYS * D * 2) continue;
-        asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)a.k + from));
-        asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)a.v + from));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)f.a.k + from));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)f.a.v + from));
     }
 }
 
-// The row's own key and value.
+// The row's own key, and value, which are the tile's `at`th.
 template <int D>
-static __device__ __forceinline__ void put_own(struct row_tile<D> &to,
-                                               const struct row_memory<D> &m, int at) {
+static __device__ __forceinline__ void put_own_key(struct row_keys<D> &k,
+                                                   const struct row_memory<D> &m, int at) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int h = 0; h < 2; h++)
 #pragma unroll
         for (int c = 0; c < D / 32; c++)
-            if (at == g + 8 * h) to.k[c][h] = *(const uint4 *)&m.own[0][c * 32 + t * 8];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-        for (int c = 0; c < D / 64; c++)
-            if (at == 2 * t + i % 2 + i / 2 * 8)
-                to.v[c][i] = *(const uint4 *)&m.own[1][c * 64 + g * 8];
+            if (at == g + 8 * h) k.of[c][h] = *(const uint4 *)&m.own[0][c * 32 + t * 8];
 }
 
-// Two queries of a lane, 2 (lane % 4) and the next, and sums of all keys that its warp saw.
+template <int D>
+static __device__ __forceinline__ void put_own_value(uint16_t *values,
+                                                     const struct row_memory<D> &m, int at) {
+    int column = (int)(threadIdx.x % 32) * 8;
+    if (column < D)
+        *(uint4 *)(values + place_of_value<D>(at, column)) = *(const uint4 *)&m.own[1][column];
+    __syncwarp();
+}
+
+// Sums of two queries, 2 (lane % 4) and the next, over all keys that the warp saw; the top of query
+// lane / 4 and the lane's part of its total.
 template <int D> struct row_running {
     float acc[D / 16][4];
-    float top[2], total[2];
+    float top, total;
 };
 
+// Scores of query lane / 4 and keys 2 (lane % 4), that + 1, + 8, + 9.
 template <int D, bool BRAIN>
-static __device__ __forceinline__ void attend_keys(struct row_running<D> &r,
-                                                   const struct row_tile<D> &tile,
-                                                   const struct row_memory<D> &m,
-                                                   const struct attend &a, const struct row_part &p,
-                                                   int t0) {
+static __device__ __forceinline__ void score_keys(float s[4], const struct row_keys<D> &k,
+                                                  const struct row_memory<D> &m) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    float s[4] = {}, s2[4] = {};
+    float first[2][4] = {}, second[2][4] = {}; // half of each is of what does not belong together
 #pragma unroll
     for (int c = 0; c < D / 32; c++) {
-        uint4 q = *(const uint4 *)&m.q[g][c * 32 + t * 8], low = tile.k[c][0], high = tile.k[c][1];
-        const uint32_t first[4] = {low.x, high.x, low.y, high.y};
-        const uint32_t second[4] = {low.z, high.z, low.w, high.w};
-        mma<BRAIN>(s, first, q.x, q.y);
-        mma<BRAIN>(s2, second, q.z, q.w);
-    }
-    float top[2] = {r.top[0], r.top[1]};
+        uint4 q = *(const uint4 *)&m.q[g][c * 32 + t * 8];
+        const uint32_t a[4] = {q.x, q.y, q.z, q.w};
 #pragma unroll
-    for (int e = 0; e < 4; e++) {
-        int at = t0 + g + e / 2 * 8;
-        s[e] += s2[e];
-        if (a.soft_cap > 0) s[e] = capped(a, s[e]) * LOG2E;
-        if (at < p.first || at > p.last) s[e] = -INFINITY;
-        top[e % 2] = fmaxf(top[e % 2], s[e]);
-    }
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-#pragma unroll
-        for (int d = 4; d < 32; d <<= 1) top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], d));
-        float base = top[h] == -INFINITY ? 0.0f : top[h], keep = power2(r.top[h] - base);
-        r.top[h] = top[h], r.total[h] *= keep;
-#pragma unroll
-        for (int d = 0; d < D / 16; d++) r.acc[d][h] *= keep, r.acc[d][h + 2] *= keep;
-        s[h] = power2(s[h] - base), s[h + 2] = power2(s[h + 2] - base);
-        r.total[h] += s[h] + s[h + 2];
-    }
-    uint32_t w[2] = {turned(narrow<BRAIN>(s[0], s[1])), turned(narrow<BRAIN>(s[2], s[3]))};
-#pragma unroll
-    for (int c = 0; c < D / 64; c++)
-#pragma unroll
-        for (int j = 0; j < 4; j++) { // columns c * 64 + g * 8 + 2 * j, and the next
-            uint32_t u[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                uint4 x = tile.v[c][i];
-                u[i] = j == 0 ? x.x : j == 1 ? x.y : j == 2 ? x.z : x.w;
-            }
-            const uint32_t turn[4] = {
-                __byte_perm(u[0], u[1], 0x5410), __byte_perm(u[0], u[1], 0x7632),
-                __byte_perm(u[2], u[3], 0x5410), __byte_perm(u[2], u[3], 0x7632)};
-            mma<BRAIN>(r.acc[c * 4 + j], turn, w[0], w[1]);
+        for (int h = 0; h < 2; h++) {
+            mma<BRAIN>(first[h], a, k.of[c][h].x, k.of[c][h].y);
+            mma<BRAIN>(second[h], a, k.of[c][h].z, k.of[c][h].w);
         }
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) s[e] = first[e / 2][e % 2] + second[e / 2][e % 2 + 2];
 }
 
-// Of sum `at` of a warp (lane + 32 * (e + 4 * tile)): its query and column.
-static __device__ __forceinline__ int query_of(int at) { return at % 4 * 2 + at / 32 % 2; }
-static __device__ __forceinline__ int column_of(int at) {
-    int lane = at % 32, e = at / 32 % 4, tile = at / 128;
-    return tile / 4 * 64 + lane / 4 * 8 + tile % 4 * 2 + e / 2;
+// Weights of scores; r's top, total and sums on their way to it.
+template <int D>
+static __device__ __forceinline__ void weigh_keys(float s[4], struct row_running<D> &r,
+                                                  const struct attend &a, const struct row_part &p,
+                                                  int t0) {
+    int t = threadIdx.x % 4;
+    if (a.soft_cap > 0) { // tanh(x) = 1 - 2 / (1 + e^2x); s: 2x as a power of 2
+        float cap = a.soft_cap * LOG2E;
+#pragma unroll
+        for (int e = 0; e < 4; e++) s[e] = cap - __fdividef(2 * cap, 1 + power2(s[e]));
+    }
+    float top = r.top;
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        if ((unsigned)(t0 + 2 * t + e % 2 + e / 2 * 8) > (unsigned)p.last) s[e] = -INFINITY;
+        top = fmaxf(top, s[e]);
+    }
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+    float base = top == -INFINITY ? 0.0f : top;
+    float keep = r.top == -INFINITY ? 1.0f : power2(r.top - base); // of nothing all
+    r.top = top, r.total *= keep;
+#pragma unroll
+    for (int e = 0; e < 4; e++) s[e] = power2(s[e] - base), r.total += s[e];
+    if (!__any_sync(~0u, keep != 1)) return;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float by = __shfl_sync(~0u, keep, t * 8 + h * 4);
+#pragma unroll
+        for (int d = 0; d < D / 16; d++) r.acc[d][h] *= by, r.acc[d][h + 2] *= by;
+    }
+}
+
+template <int D, bool BRAIN>
+static __device__ __forceinline__ void add_values(struct row_running<D> &r, const float s[4],
+                                                  const uint16_t *values) {
+    uint32_t low = narrow<BRAIN>(s[0], s[1]), high = narrow<BRAIN>(s[2], s[3]);
+    int lane = threadIdx.x % 32, at = place_of_value<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
+#pragma unroll
+    for (int d = 0; d < D / 16; d++) { // columns d * 16 + lane / 4, and that + 8
+        uint32_t v[4];
+        load_matrices(v, values + ((at ^ d % 4 * 16) + d / 4 * 64), true);
+        mma<BRAIN>(r.acc[d], v, low, high);
+    }
 }
 
 // --- what was found ------------------------------------------------------------------------------
 
+// Sums stand in fours, of columns that are 8 apart; so that lanes' stores miss each other, the
+// first columns of eight fours are in an order by the query.
+static __device__ __forceinline__ int place_of_four(int query, int column) {
+    return column / 32 * 8 + (column % 8 ^ (query & 6));
+}
+static __device__ __forceinline__ int column_of(int query, int place) {
+    return place / 8 * 32 + (place % 8 ^ (query & 6));
+}
+
 template <int D>
 static __device__ __forceinline__ void note_warp(struct row_memory<D> &m,
                                                  struct row_running<D> &r) {
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, query = lane % 4 * 2;
+    __syncwarp(); // values were in the same place
 #pragma unroll
-    for (int i = 0; i < D / 4; i++) m.sums[warp][i][lane] = r.acc[i / 4][i % 4];
+    for (int h = 0; h < 2; h++)
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-#pragma unroll
-        for (int d = 4; d < 32; d <<= 1) r.total[h] += __shfl_xor_sync(~0u, r.total[h], d);
-        if (lane < 4) m.tops[warp][2 * lane + h] = r.top[h];
-        if (lane < 4) m.totals[warp][2 * lane + h] = r.total[h];
-    }
+        for (int i = 0; i < D / 32; i++) {
+            const float *first = r.acc[2 * i], *second = r.acc[2 * i + 1];
+            m.of[warp].sums[query + h][place_of_four(query, i * 32 + g)] =
+                make_float4(first[h], first[h + 2], second[h], second[h + 2]);
+        }
+    r.total += __shfl_xor_sync(~0u, r.total, 1);
+    r.total += __shfl_xor_sync(~0u, r.total, 2);
+    if (lane % 4) return;
+    ((float *)m.tops[g])[warp] = r.top;
+    ((float *)m.totals[g])[warp] = r.total;
 }
 
-// Weights of a query's parts, their top and total.
-static __device__ __forceinline__ float2 weigh_warps(float keep[WARPS], const float *tops,
-                                                     const float *totals) {
-    float top = -INFINITY, total = 0;
+// Four columns of a query, and the query's top and total.
+struct found {
+    float4 sum;
+    float top, total;
+};
+
+static __device__ __forceinline__ float4 scaled(float4 a, float by) {
+    return make_float4(a.x * by, a.y * by, a.z * by, a.w * by);
+}
+
+// What all warps of the block found.
+template <int D>
+static __device__ __forceinline__ struct found found_by_block(const struct row_memory<D> &m,
+                                                              int query, int place) {
+    float tops[WARPS], totals[WARPS];
+    struct found y = {make_float4(0, 0, 0, 0), -INFINITY, 0};
 #pragma unroll
-    for (int w = 0; w < WARPS; w++) top = fmaxf(top, tops[w * QUERIES]);
+    for (int w = 0; w < WARPS; w += 4) {
+        *(float4 *)(tops + w) = m.tops[query][w / 4];
+        *(float4 *)(totals + w) = m.totals[query][w / 4];
+    }
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) y.top = fmaxf(y.top, tops[w]);
+    float base = y.top == -INFINITY ? 0.0f : y.top;
 #pragma unroll
     for (int w = 0; w < WARPS; w++) {
-        keep[w] = power2(tops[w * QUERIES] - (top == -INFINITY ? 0.0f : top));
-        total += keep[w] * totals[w * QUERIES];
+        float keep = power2(tops[w] - base);
+        float4 part = m.of[w].sums[query][place];
+        y.total += keep * totals[w];
+        y.sum.x += keep * part.x, y.sum.y += keep * part.y;
+        y.sum.z += keep * part.z, y.sum.w += keep * part.w;
     }
-    return make_float2(top, total);
+    return y;
 }
 
-// Sum `i` of all warps.
 template <int D>
-static __device__ __forceinline__ float warps_sum(const struct row_memory<D> &m,
-                                                  const float keep[WARPS], int i) {
-    float sum = 0;
-#pragma unroll
-    for (int w = 0; w < WARPS; w++) sum += keep[w] * m.sums[w][i / 32][i % 32];
-    return sum;
+static __device__ __forceinline__ void put_found(const struct attend &a, const struct row_part &p,
+                                                 const struct found &y, int query, int place) {
+    if (query >= p.heads) return;
+    float total = y.total + sink_of(a, p.head + query, y.top * (1 / LOG2E));
+    float *to = a.y + (p.head + query) * D + column_of(query, place);
+    float4 v = scaled(y.sum, __fdividef(1, total));
+    to[0] = v.x, to[8] = v.y, to[16] = v.z, to[24] = v.w;
 }
 
-// To each block of the cluster its columns of what this one found.
+// Of the fours of columns of all queries each block of the cluster adds up so many.
+template <int D> static __device__ __forceinline__ int fours_of(const struct attend_row &f) {
+    return D * QUERIES / 4 >> f.block_bits;
+}
+
+// The bytes that it gets: also tops and totals of the queries that these are of.
+template <int D>
+static __device__ __forceinline__ int handed_bytes(const struct attend_row &f,
+                                                   const struct row_part &p) {
+    int fours = fours_of<D>(f), queries = fours < D / 4 ? 1 : fours / (D / 4);
+    return p.count * (fours * 16 + queries * 8);
+}
+
 template <int D>
 static __device__ __forceinline__ void hand_out(struct row_memory<D> &m, const struct attend_row &f,
-                                                const float keep[WARPS], int rank) {
-    int each = D * QUERIES / f.blocks, slot = rank * each;
-#pragma unroll
-    for (int k = 0; k < D * QUERIES / THREADS; k++) {
-        int i = threadIdx.x + k * THREADS;
-        uint32_t to = cluster_at(shared_at(&m.parts[slot + i % each]), i / each);
-        cluster_put(to, warps_sum<D>(m, keep, i));
-    }
-    if ((int)threadIdx.x >= f.blocks * QUERIES) return;
-    float unused[WARPS];
-    int query = threadIdx.x % QUERIES;
-    float2 found = weigh_warps(unused, &m.tops[0][query], &m.totals[0][query]);
-    uint32_t to = cluster_at(shared_at(&m.found[rank][query]), threadIdx.x / QUERIES);
-    cluster_put(to, found.x);
-    cluster_put(to + 4, found.y);
+                                                const struct found &y, int at) {
+    int to = (at << f.block_bits) / (D / 4 * QUERIES), slot = at - to * fours_of<D>(f);
+    int rank = (int)blockIdx.x;
+    uint32_t barrier = cluster_at(shared_at(&m.handed), to);
+    cluster_hand(cluster_at(shared_at(&m.parts[(slot << f.block_bits) + rank]), to), y.sum,
+                 barrier);
+    if (slot % (D / 4)) return; // another thread tells of the query
+    cluster_hand(cluster_at(shared_at(&m.found[at / (D / 4)][rank]), to),
+                 make_float2(y.top, y.total), barrier);
 }
 
+static __device__ __forceinline__ float half_warp_sum(float v) {
+#pragma unroll
+    for (int d = 1; d < BLOCKS_MOST; d <<= 1) v += __shfl_xor_sync(~0u, v, d);
+    return v;
+}
+
+// This block's columns: 16 lanes have what 16 blocks found of four.
 template <int D>
 static __device__ __forceinline__ void add_up(const struct row_memory<D> &m,
-                                              const struct attend_row &f, const struct row_part &p,
-                                              float *y, int rank) {
-    int each = D * QUERIES / f.blocks;
-    for (int i = threadIdx.x; i < each; i += THREADS) {
-        int at = rank * each + i, query = query_of(at);
-        if (query >= p.heads) continue;
-        float top = -INFINITY, total = 0, sum = 0;
-        for (int b = 0; b < p.count; b++) top = fmaxf(top, m.found[b][query].x);
-        float base = top == -INFINITY ? 0.0f : top;
-#pragma unroll 4
-        for (int b = 0; b < p.count; b++) {
-            float keep = power2(m.found[b][query].x - base);
-            total += keep * m.found[b][query].y;
-            sum += keep * m.parts[b * each + i];
+                                              const struct attend_row &f,
+                                              const struct row_part &p) {
+    static_assert(BLOCKS_MOST == 16, "half a warp");
+    int block = threadIdx.x % 16, fours = fours_of<D>(f);
+    for (int i = threadIdx.x / 16; i < fours; i += THREADS / 16) {
+        int at = (int)blockIdx.x * fours + i, query = at / (D / 4);
+        struct found y = {make_float4(0, 0, 0, 0), -INFINITY, 0};
+        if (block < p.count) {
+            y.top = m.found[query][block].x, y.total = m.found[query][block].y;
+            y.sum = m.parts[(i << f.block_bits) + block];
         }
-        y[query * D + column_of(at)] = sum / (total + sink_of(f.a, p.head + query, top / LOG2E));
+        float own = y.top;
+#pragma unroll
+        for (int d = 1; d < 16; d <<= 1) y.top = fmaxf(y.top, __shfl_xor_sync(~0u, y.top, d));
+        float keep = power2(own - (y.top == -INFINITY ? 0.0f : y.top));
+        y.total = half_warp_sum(y.total * keep);
+        y.sum = scaled(y.sum, keep);
+        y.sum.x = half_warp_sum(y.sum.x), y.sum.y = half_warp_sum(y.sum.y);
+        y.sum.z = half_warp_sum(y.sum.z), y.sum.w = half_warp_sum(y.sum.w);
+        if (block == 0) put_found<D>(f.a, p, y, query, at % (D / 4));
     }
 }
 
 // --- the kernel ----------------------------------------------------------------------------------
 
-// Grid: clusters of f.blocks blocks, each for a kv head's queries.
 template <int D, bool BRAIN>
 static __global__ void __launch_bounds__(THREADS, 2)
     row_kernel(const __grid_constant__ struct attend_row f) {
     extern __shared__ uint4 memory[];
     struct row_memory<D> &m = *(struct row_memory<D> *)memory;
     const struct attend &a = f.a;
-    int warp = threadIdx.x / 32, rank = (int)blockIdx.x % f.blocks;
-    cluster_arrive();
+    int warp = threadIdx.x / 32;
+    if (threadIdx.x == 0) {
+        barrier_make(&m.handed, 1);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    cluster_arrive_relaxed();
     struct angle angle = angle_of(f);
-    struct row_part p = part_of(f, (int)blockIdx.x / f.blocks, rank);
-    const int32_t *table = a.table + a.seq[0] * a.pages;
-    bool has_keys = p.from < p.to, owns = p.to == p.last + 1 && has_keys;
-    struct row_running<D> r = {};
-    struct row_tile<D> tile;
+    struct row_part p = part_of(f);
+    if (p.count == 1 && blockIdx.x) return; // nobody needs it
+    if (threadIdx.x == 0) barrier_expect(&m.handed, handed_bytes<D>(f, p));
+    bool has_keys = (int)blockIdx.x < p.count, owns = (int)blockIdx.x == p.count - 1;
+    struct row_keys<D> first, keys; // of the warp's first tile, and of the next
     struct task task[TASKS];
     struct elements<D> x[TASKS], norm[TASKS];
     int t = p.from + warp * KEYS, step = KEYS * WARPS;
-    bool any = t < p.to;
-    int pages = next_pages(a, table, p, t, step);
-    int64_t begin = row_of(a, p, pages, 0, t);
-    if (any && a.early) load_tile<D>(tile, a, begin, p, t);
-    if (a.early) expect_tiles<D>(a, p, pages, t, step);
-    make_waves<D>(m, angle, f.r.scale);
+    uint16_t *values = m.of[warp].values;
+    int pages = next_pages(f, p, t, step), within = in_page(f, p.first + t);
+    int row = row_of(f, p, __shfl_sync(~0u, pages, 0)) + within;
+    int next = row_of(f, p, __shfl_sync(~0u, pages, 1)) + within;
+    if (!a.early) wait_for_last();
+    if (t < p.to) load_keys<D>(first, a, row), ask_values<D>(values, a, row, p, t);
+    if (t + step < p.to) load_keys<D>(keys, a, next);
+    expect_tiles<D>(f, p, pages, within, t, step);
+    if (f.turned) make_turns<D>(m.turns, angle, f.r.scale);
+#pragma unroll 1
     for (int i = threadIdx.x; i < (QUERIES - p.heads) * (D + 8) / 2; i += THREADS)
         ((uint32_t *)m.q[p.heads])[i] = 0;
 #pragma unroll
     for (int k = 0; k < TASKS; k++)
-        task[k] = task_of(f, p, owns, k), norm[k] = norm_weights<D>(f, task[k]);
-    int64_t slot = cache_row(a, table, p.kv_head, p.last);
-    float scale = scale_of(a, p.last) * (a.soft_cap > 0 ? 1.0f : LOG2E);
+        task[k] = task_of(f, p, has_keys, owns, k), norm[k] = norm_weights<D>(task[k]);
+    int64_t slot = cache_slot(f, p);
+    float scale = scale_of(a, p.place) * f.score_scale;
     __syncthreads();
     wait_for_input();
 #pragma unroll
     for (int k = 0; k < TASKS; k++)
-        if (task[k].of && has_keys) x[k] = elements_at<D>(task[k].of->p + task[k].head * D);
-    if (any && !a.early) load_tile<D>(tile, a, begin, p, t);
+        if (task[k].from) x[k] = elements_at<D>(task[k].from);
 #pragma unroll
     for (int k = 0; k < TASKS; k++)
-        if (task[k].of && has_keys) make_ready<D, BRAIN>(m, f, slot, task[k], x[k], norm[k], scale);
+        if (task[k].from) make_ready<D, BRAIN>(m, f, slot, task[k], x[k], norm[k], scale);
     __syncthreads();
-    r.top[0] = r.top[1] = -INFINITY;
-    for (int at = 1; t < p.to; at++, t += step) {
-        if (p.last - t < KEYS) put_own<D>(tile, m, p.last - t);
-        attend_keys<D, BRAIN>(r, tile, m, a, p, t);
-        if (at % 32 == 0) pages = next_pages(a, table, p, t + step, step);
-        int64_t next = row_of(a, p, pages, at % 32, t + step);
-        if (t + step < p.to) load_tile<D>(tile, a, next, p, t + step);
+    if (has_keys) {
+        struct row_running<D> r = {};
+        r.top = -INFINITY;
+        float s[4];
+        if (p.last - t < KEYS) put_own_key<D>(first, m, p.last - t);
+        if (t < p.to) score_keys<D, BRAIN>(s, first, m);
+        for (int at = 1; t < p.to; at++) { // `next` and `keys`: of tile `at`
+            // Here, not where the scores are done: across the end of a loop's body ptxas waits.
+            if (at > 1 && t + step < p.to) load_keys<D>(keys, a, next);
+            weigh_keys<D>(s, r, a, p, t);
+            wait_for_values();
+            if (p.last - t < KEYS) put_own_value<D>(values, m, p.last - t);
+            add_values<D, BRAIN>(r, s, values);
+            t += step;
+            if (t >= p.to) break;
+            __syncwarp();
+            ask_values<D>(values, a, next, p, t);
+            if (p.last - t < KEYS) put_own_key<D>(keys, m, p.last - t);
+            score_keys<D, BRAIN>(s, keys, m);
+            if ((at + 1) % 32 == 0) pages = next_pages(f, p, t + step, step);
+            next = row_of(f, p, __shfl_sync(~0u, pages, (at + 1) % 32)) + within;
+        }
+        note_warp<D>(m, r);
     }
-    note_warp<D>(m, r);
     __syncthreads();
-    float keep[WARPS];
-    int query = query_of(threadIdx.x);
-    float2 found = weigh_warps(keep, &m.tops[0][query], &m.totals[0][query]);
-    float *y = a.y + p.head * D;
-    cluster_wait();
-    if (p.count > 1) {
-        if (has_keys) hand_out<D>(m, f, keep, rank);
-        cluster_meet();
-        add_up<D>(m, f, p, y, rank);
+    int query = threadIdx.x / (D / 4), place = threadIdx.x % (D / 4);
+    bool has_part = has_keys && query < QUERIES;
+    struct found y;
+    if (has_part) y = found_by_block<D>(m, query, place);
+    if (p.count == 1) {
+        if (has_part) put_found<D>(a, p, y, query, place);
         return;
     }
-    if (!has_keys || query >= p.heads) return;
-    float total = found.y + sink_of(a, p.head + query, found.x / LOG2E);
-#pragma unroll
-    for (int k = 0; k < D * QUERIES / THREADS; k++) {
-        int i = threadIdx.x + k * THREADS;
-        y[query * D + column_of(i)] = warps_sum<D>(m, keep, i) / total;
-    }
+    cluster_wait();
+    if (has_part) hand_out<D>(m, f, y, threadIdx.x);
+    barrier_wait(&m.handed, 0);
+    add_up<D>(m, f, p);
 }
 
-static cudaLaunchConfig_t row_launch(cudaLaunchAttribute attribute[3], int64_t clusters, int blocks,
-                                     size_t size) {
-    cudaLaunchConfig_t config = cluster_launch(attribute, clusters, blocks, THREADS, size);
+static cudaLaunchConfig_t row_launch(cudaLaunchAttribute attribute[3], const struct attend *a,
+                                     int blocks, size_t size) {
+    dim3 grid((unsigned)blocks, (unsigned)ceil_div(a->group, QUERIES), (unsigned)a->kv_heads);
+    cudaLaunchConfig_t config = cluster_launch(attribute, 1, blocks, THREADS, size);
+    config.gridDim = grid;
     attribute[2].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
     attribute[2].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
     config.numAttrs = 3;
     return config;
 }
 
+// Of a power of 2.
+static int bits_of(int64_t n) {
+    int bits = 0;
+    while (n >> bits > 1) bits++;
+    return bits;
+}
+
 template <int D, bool BRAIN> static void launch_row(struct context *c, struct attend_row *f) {
     auto kernel = row_kernel<D, BRAIN>;
+    const struct attend *a = &f->a;
     size_t size = sizeof(struct row_memory<D>);
-    int64_t clusters = f->a.kv_heads * f->parts_of_group;
     cudaLaunchAttribute attribute[3] = {};
     if (!allow_shared(c, "attention", kernel, size) ||
         !cuda_ok(&c->err,
                  cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
                  "attention"))
         return;
-    int64_t most = ceil_div(f->a.pages * f->a.page, KEYS * WARPS);
-    for (f->blocks = BLOCKS_MOST; f->blocks > 1; f->blocks /= 2) {
+    int64_t clusters = a->kv_heads * ceil_div(a->group, QUERIES);
+    int64_t most = ceil_div(a->pages * a->page, KEYS * WARPS);
+    int blocks = BLOCKS_MOST;
+    for (; blocks > 1; blocks /= 2) {
         int fit = 0;
-        if (f->blocks / 2 >= most || f->blocks * clusters > c->dev->cuda->processors) continue;
-        cudaLaunchConfig_t config = row_launch(attribute, clusters, f->blocks, size);
+        if (blocks / 2 >= most || blocks * clusters > c->dev->cuda->processors) continue;
+        cudaLaunchConfig_t config = row_launch(attribute, a, blocks, size);
         if (cudaOccupancyMaxActiveClusters(&fit, kernel, &config) == cudaSuccess && fit >= clusters)
             break;
     }
-    cudaLaunchConfig_t config = row_launch(attribute, clusters, f->blocks, size);
+    f->block_bits = bits_of(blocks);
+    cudaLaunchConfig_t config = row_launch(attribute, a, blocks, size);
     config.stream = c->dev->cuda->stream;
     cuda_ok(&c->err, cudaLaunchKernelEx(&config, kernel, *f), "attention");
 }
@@ -523,7 +674,7 @@ bool attend_row(struct context *c, const struct attend *a, const struct placed *
     struct attend_row f = {};
     f.a = *a;
     if (!c->dev->cuda->hopper || a->n != 1 || a->v == a->k || a->k_width != a->v_width ||
-        a->page % KEYS)
+        a->page < KEYS || a->page > KEYS * WARPS || a->page & (a->page - 1) || (uintptr_t)a->y % 16)
         return false;
     f.q = heads_of(placed->q, how->q_norm), f.k = heads_of(placed->k, how->k_norm);
     f.v = heads_of(placed->v, none);
@@ -533,7 +684,8 @@ bool attend_row(struct context *c, const struct attend *a, const struct placed *
     f.normed = how->normed, f.eps = how->eps, f.turned = how->rope != NULL;
     if (how->rope) f.r = rotation_of(placed->rows, how->rope);
     if (f.r.pairs * 2 > a->k_width) return false;
-    f.parts_of_group = (int)ceil_div(a->group, QUERIES);
+    f.page_bits = bits_of(a->page);
+    f.score_scale = LOG2E * (a->soft_cap > 0 ? 2 / a->soft_cap : 1);
     f.a.early = c->dev->cuda->is_recording;
     bool brain = a->type == DT_BF16;
     if (a->k_width == 128)

@@ -26,6 +26,11 @@ static __device__ __forceinline__ void cluster_wait() {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+// For those that wrote nothing, or no more than a barrier that they fenced.
+static __device__ __forceinline__ void cluster_arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;");
+}
+
 static __device__ __forceinline__ void cluster_meet() {
     cluster_arrive();
     cluster_wait();
@@ -44,8 +49,19 @@ static __device__ __forceinline__ float cluster_float(uint32_t at) {
     return v;
 }
 
-static __device__ __forceinline__ void cluster_put(uint32_t at, float v) {
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+// Floats to another block, which its barrier counts the bytes of.
+static __device__ __forceinline__ void cluster_hand(uint32_t at, float4 v, uint32_t barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
+                 "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(at),
+                 "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void cluster_hand(uint32_t at, float2 v, uint32_t barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 "
+                 "[%0], {%1, %2}, [%3];" ::"r"(at),
+                 "f"(v.x), "f"(v.y), "r"(barrier)
+                 : "memory");
 }
 
 enum { CLUSTER_MOST = 8 }; // blocks

@@ -78,16 +78,23 @@ static void exact(struct context *c, struct tensor y, struct tensor x, const str
                x.stride[0], x.n[0], *w);
 }
 
+enum { EMBED_THREADS = 256 };
+
+// A row (x) by blocks (y), each thread an element or some.
 static __global__ void embed_kernel(float *y, int64_t ldy, struct weight w, const int32_t *ids) {
     wait_for_input();
-    for (int64_t i = threadIdx.x; i < w.in; i += blockDim.x)
-        y[blockIdx.x * ldy + i] = weight_at(w, ids[blockIdx.x], i);
+    int64_t id = ids[blockIdx.x], step = (int64_t)gridDim.y * EMBED_THREADS;
+    for (int64_t i = blockIdx.y * EMBED_THREADS + threadIdx.x; i < w.in; i += step)
+        y[blockIdx.x * ldy + i] = weight_at(w, id, i);
 }
 
 void cuda_embed(struct context *c, struct tensor y, const struct weight *w, struct tensor ids) {
-    if (!y.n[0]) return;
-    launch(c, "embed", embed_kernel, dim3((unsigned)y.n[0]), 256, 0, (float *)y.data, y.stride[0],
-           *w, (const int32_t *)ids.data);
+    int64_t n = y.n[0], blocks = ceil_div(w->in, EMBED_THREADS);
+    if (!n) return;
+    int64_t most = ceil_div(8 * (int64_t)c->dev->cuda->processors, n); // many rows are enough alone
+    if (blocks > most) blocks = most;
+    launch(c, "embed", embed_kernel, dim3((unsigned)n, (unsigned)blocks), EMBED_THREADS, 0,
+           (float *)y.data, y.stride[0], *w, (const int32_t *)ids.data);
 }
 
 // --- few rows ------------------------------------------------------------------------------------

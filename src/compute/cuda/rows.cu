@@ -517,15 +517,28 @@ bool cuda_place_heads(struct context *c, const struct kv *kv, const struct rows 
 
 // --- choice --------------------------------------------------------------------------------------
 
-// One block of 1024 a row.
-static __global__ void argmax_kernel(int32_t *y, const float *x, int64_t ld, int64_t width) {
+enum {
+    ARGMAX_THREADS = 1024,
+    ARGMAX_LEAST = 4096,       // columns of a block, where several share a row
+    ARGMAX_ROWS = ARRIVED / 4, // that several blocks may share: these use cuda.h's counters
+    ARGMAX_BAD = 1 << 16       // what a block with a NaN counts for, beside 1
+};
+
+// The best of `each` columns a block (y) of a row (x). Blocks that share a row leave the best in
+// greatest[row], in the order of values and, of equals, from the last column on; the last one to
+// count itself in done[row] tells it and clears both.
+static __global__ void __launch_bounds__(ARGMAX_THREADS)
+    argmax_kernel(int32_t *y, const float *x, int64_t ld, int width, int each,
+                  unsigned long long *greatest, int32_t *done) {
     __shared__ struct best part[32];
     wait_for_input();
-    x += blockIdx.x * ld;
+    int64_t row = blockIdx.x;
+    int from = (int)blockIdx.y * each, to = min(from + each, width);
+    x += row * ld;
     struct best mine = {-INFINITY, INT32_MAX};
     bool bad = false;
 #pragma unroll 8
-    for (int i = threadIdx.x; i < (int)width; i += 1024) {
+    for (int i = from + (int)threadIdx.x; i < to; i += ARGMAX_THREADS) {
         struct best next = {x[i], i};
         if (isnan(next.value)) bad = true, next.value = -INFINITY;
         mine = better(mine, next);
@@ -535,11 +548,30 @@ static __global__ void argmax_kernel(int32_t *y, const float *x, int64_t ld, int
     bad = __syncthreads_or(bad);
     if (threadIdx.x >= 32) return;
     mine = warp_best(part[threadIdx.x]);
-    if (threadIdx.x == 0) y[blockIdx.x] = bad ? -1 - mine.at : mine.at;
+    if (threadIdx.x) return;
+    if (gridDim.y > 1) {
+        unsigned long long key =
+            (unsigned long long)order_of(mine.value) << 32 | ~(uint32_t)mine.at;
+        atomicMax(greatest + row, key);
+        __threadfence();
+        int before = atomicAdd(done + row, bad ? ARGMAX_BAD + 1 : 1);
+        if (before % ARGMAX_BAD != (int)gridDim.y - 1) return;
+        __threadfence();
+        mine.at = (int)~(uint32_t)atomicExch(greatest + row, 0ull);
+        bad = bad || before >= ARGMAX_BAD;
+        done[row] = 0;
+    }
+    y[row] = bad ? -1 - mine.at : mine.at;
 }
 
 void cuda_argmax(struct context *c, struct tensor y, struct tensor x) {
-    if (!y.n[0]) return;
-    launch(c, "argmax", argmax_kernel, dim3((unsigned)y.n[0]), 1024, 0, (int32_t *)y.data,
-           (const float *)x.data, x.stride[0], x.n[1]);
+    int64_t n = y.n[0], width = x.n[1], blocks = 1;
+    const struct cuda *d = c->dev->cuda;
+    if (!n) return;
+    if (n <= ARGMAX_ROWS) blocks = ceil_div(d->processors, n);
+    if (blocks > ceil_div(width, ARGMAX_LEAST)) blocks = ceil_div(width, ARGMAX_LEAST);
+    int each = (int)ceil_div(ceil_div(width, blocks), 32) * 32;
+    launch(c, "argmax", argmax_kernel, dim3((unsigned)n, (unsigned)blocks), ARGMAX_THREADS, 0,
+           (int32_t *)y.data, (const float *)x.data, x.stride[0], (int)width, each,
+           (unsigned long long *)d->arrived, d->arrived + 2 * ARGMAX_ROWS);
 }

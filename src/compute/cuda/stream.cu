@@ -3,8 +3,6 @@
 
 #include "compute/cuda/product_tiles.cuh"
 
-enum { STREAM_FEW = 8, STREAM_MANY = 16 }; // warps of a block
-
 struct stream {
     struct matrix w[LINEAR_MAX];
     int first[LINEAR_MAX]; // the first item of each
@@ -17,11 +15,11 @@ struct stream {
 
 // GATED: an item is an output of w[0] and the same of w[1], and y of w[0] is what the gate lets
 // through. Else it is one output, or two that follow each other.
-template <class Format, bool GATED, int WARPS>
-static __global__ void __launch_bounds__(WARPS * 32) __maxnreg__(WARPS == STREAM_FEW ? 64 : 96)
+template <class Format, class Block, bool GATED>
+static __global__ void __launch_bounds__(Block::THREADS) __maxnreg__(Block::REGISTERS)
     stream_kernel(const __grid_constant__ struct stream f) {
     extern __shared__ uint4 shared[];
-    const int size = Format::DEPTH * Format::STAGE;
+    const int WARPS = Block::WARPS, size = Format::DEPTH * Format::STAGE;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     char *ring = (char *)shared + warp * size, *x = (char *)shared + WARPS * size;
     auto which = [&](int item) {
@@ -35,11 +33,11 @@ static __global__ void __launch_bounds__(WARPS * 32) __maxnreg__(WARPS == STREAM
         int64_t row = (int64_t)(item - f.first[m]) * Format::ROWS, last = f.w[m].out - 1;
         return Format::pair(f.w[m], f.w[m], row, row < last ? row + 1 : last);
     };
-    struct held_norm<WARPS> norm = {};
-    if (f.x.normed) norm = hold_norm<WARPS>(f.x, f.shape.in);
+    struct held_norm<Block> norm = {};
+    if (f.x.normed) norm = hold_norm<Block>(f.x, f.shape.in);
     auto ready = [&] {
         wait_for_input();
-        stage_row<Format, WARPS>(x, f.x, f.shape.in, norm);
+        stage_row<Format, Block>(x, f.x, f.shape.in, norm);
         __syncthreads();
     };
     auto done = [&](int item, const float sum[2]) {
@@ -66,59 +64,70 @@ static __global__ void __launch_bounds__(WARPS * 32) __maxnreg__(WARPS == STREAM
 
 // --- choosing ------------------------------------------------------------------------------------
 
-// Blocks a processor where two have room, each with a ring: the next launch's take the place of
-// those that end.
-enum { STREAM_BLOCKS = 2, ALONE_MOST = 3 }; // ALONE_MOST: rows of a warp
-
-template <class Format, bool GATED, int WARPS>
-static bool launch_stream(struct context *c, struct stream f) {
-    size_t size = (size_t)WARPS * Format::DEPTH * Format::STAGE + Format::x_bytes(f.shape.in);
+// False: it does not fit. blocks: of a processor, where they have room; each has its rings.
+template <class Format, class Block, bool GATED>
+static bool launch_stream(struct context *c, struct stream f, int64_t blocks) {
+    size_t size =
+        (size_t)Block::WARPS * Format::DEPTH * Format::STAGE + Format::x_bytes(f.shape.in);
     const struct cuda *d = c->dev->cuda;
-    int held = held_of<WARPS>() * 8 * WARPS * 32;
-    if (size > d->block_shared || (f.x.normed && f.shape.in > held)) return false;
+    if (size > d->block_shared || (f.x.normed && f.shape.in > Block::MOST)) return false;
     for (int i = 0; i < (GATED ? 1 : f.count); i++) {
         f.first[i] = f.items;
         f.items += (int)ceil_div(f.w[i].out, GATED ? 1 : Format::ROWS);
     }
-    int64_t blocks = STREAM_BLOCKS * (size + 1024) <= d->all_shared ? STREAM_BLOCKS : 1;
-    int64_t most = blocks * d->processors, need = ceil_div(f.items, WARPS);
-    auto kernel = stream_kernel<Format, GATED, WARPS>;
+    if (blocks * (size + 1024) > d->all_shared) blocks = 1;
+    int64_t most = blocks * d->processors, need = ceil_div(f.items, Block::WARPS);
+    auto kernel = stream_kernel<Format, Block, GATED>;
     if (allow_shared(c, "linear", kernel, size))
-        launch(c, "linear", kernel, dim3((unsigned)(need < most ? need : most)), WARPS * 32, size,
-               f);
+        launch(c, "linear", kernel, dim3((unsigned)(need < most ? need : most)), Block::THREADS,
+               size, f);
     return true;
 }
 
-// A long row is staged once a processor: twice as many warps share it.
-template <class Format>
-static bool launch_long(struct context *c, const struct stream &f, bool gated) {
-    return gated ? launch_stream<Format, true, STREAM_MANY>(c, f)
-                 : launch_stream<Format, false, STREAM_MANY>(c, f);
+// 4-bit codes: a block a processor, of more than half of its memory. Two of half of it each are
+// slower: where a launch's blocks begin as others end, some processors get two and some none.
+template <class Block>
+static bool launch_codes(struct context *c, const struct stream &f, bool gated) {
+    if (gated)
+        return launch_stream<four_format<2, 1, 6>, Block, true>(c, f, 1) ||
+               launch_stream<four_format<2, 1, 4>, Block, true>(c, f, 1) ||
+               launch_stream<four_format<2, 1, 2>, Block, true>(c, f, 1);
+    return launch_stream<four_format<2, 1, 6>, Block, false>(c, f, 1) ||
+           launch_stream<four_format<2, 1, 4>, Block, false>(c, f, 1) ||
+           launch_stream<four_format<2, 1, 2>, Block, false>(c, f, 1);
 }
 
+// Dense weights: two blocks a processor, where the next launch's take the place of those that end.
 // Pairs of rows share the reads of x; few rows are done earlier one by one, where that spreads them
 // better over the warps.
-template <class Pairs, class Alone>
-static bool launch_short(struct context *c, const struct stream &f, bool gated) {
-    int64_t warps = (int64_t)STREAM_BLOCKS * STREAM_FEW * c->dev->cuda->processors, rows = 0;
+enum { DENSE_BLOCKS = 2, ALONE_MOST = 3 }; // ALONE_MOST: rows of a warp
+
+typedef struct stream_block<8, 64, 2> short_row;
+typedef struct stream_block<16, 96, 4> long_row;
+
+static bool launch_dense(struct context *c, const struct stream &f, bool gated) {
+    typedef dense_format<2, 4, 3> deep;
+    typedef dense_format<2, 4, 4> pairs;
+    typedef dense_format<1, 4, 8> alone;
+    // A long row is staged once a processor: twice as many warps share it.
+    if (f.shape.in > short_row::MOST &&
+        (gated ? launch_stream<deep, long_row, true>(c, f, DENSE_BLOCKS)
+               : launch_stream<deep, long_row, false>(c, f, DENSE_BLOCKS)))
+        return true;
+    int64_t warps = (int64_t)DENSE_BLOCKS * short_row::WARPS * c->dev->cuda->processors, rows = 0;
     for (int i = 0; i < f.count; i++) rows += f.w[i].out;
-    int64_t alone = ceil_div(rows, warps), paired = 2 * ceil_div(ceil_div(rows, 2), warps);
-    if (gated) return launch_stream<Pairs, true, STREAM_FEW>(c, f);
-    return alone < paired && alone <= ALONE_MOST ? launch_stream<Alone, false, STREAM_FEW>(c, f)
-                                                 : launch_stream<Pairs, false, STREAM_FEW>(c, f);
+    int64_t one_by_one = ceil_div(rows, warps), paired = 2 * ceil_div(ceil_div(rows, 2), warps);
+    if (gated) return launch_stream<pairs, short_row, true>(c, f, DENSE_BLOCKS);
+    return one_by_one < paired && one_by_one <= ALONE_MOST
+               ? launch_stream<alone, short_row, false>(c, f, DENSE_BLOCKS)
+               : launch_stream<pairs, short_row, false>(c, f, DENSE_BLOCKS);
 }
 
-// The longest rows, and the processors of compute capability 8, have room for fewer stages.
 static bool launch_any(struct context *c, const struct stream &f, bool four_bits, bool gated) {
-    bool is_long = f.shape.in > held_of<STREAM_FEW>() * 8 * STREAM_FEW * 32;
-    if (four_bits)
-        return (is_long && (launch_long<four_format<2, 2, 4>>(c, f, gated) ||
-                            launch_long<four_format<2, 2, 3>>(c, f, gated) ||
-                            launch_long<four_format<2, 2, 2>>(c, f, gated))) ||
-               launch_short<four_format<2, 2, 4>, four_format<1, 2, 8>>(c, f, gated) ||
-               launch_short<four_format<2, 2, 3>, four_format<1, 2, 6>>(c, f, gated);
-    return (is_long && launch_long<dense_format<2, 4, 3>>(c, f, gated)) ||
-           launch_short<dense_format<2, 4, 4>, dense_format<1, 4, 8>>(c, f, gated);
+    typedef struct stream_block<16, 64, 2> codes_row;
+    if (!four_bits) return launch_dense(c, f, gated);
+    return f.x.normed && f.shape.in > codes_row::MOST ? launch_codes<long_row>(c, f, gated)
+                                                      : launch_codes<codes_row>(c, f, gated);
 }
 
 bool cuda_around(struct context *c, const struct around *a) {

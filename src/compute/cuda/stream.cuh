@@ -246,30 +246,32 @@ static __device__ __forceinline__ void load_eight(float to[8], const float *from
     to[4] = b.x, to[5] = b.y, to[6] = b.z, to[7] = b.w;
 }
 
-// Units of 8 elements that a thread of a block of so many warps holds at once; a row that is normed
-// has no more.
-template <int WARPS> static __host__ __device__ constexpr int held_of() { return WARPS / 4; }
+// What a launch has of a block: warps, registers a thread, and units of 8 elements of x that a
+// thread holds at once; a row that is normed has no more.
+template <int W, int R, int H> struct stream_block {
+    static const int WARPS = W, THREADS = W * 32, REGISTERS = R, HELD = H, MOST = 8 * H * W * 32;
+};
 
 // The norm's weights of a thread's units, which need not wait for x.
-template <int WARPS> struct held_norm { float w[held_of<WARPS>()][8]; };
+template <class Block> struct held_norm { float w[Block::HELD][8]; };
 
-template <int WARPS>
-static __device__ __forceinline__ struct held_norm<WARPS> hold_norm(const struct stream_x &x,
+template <class Block>
+static __device__ __forceinline__ struct held_norm<Block> hold_norm(const struct stream_x &x,
                                                                     int in) {
-    struct held_norm<WARPS> n;
+    struct held_norm<Block> n;
 #pragma unroll
-    for (int i = 0; i < held_of<WARPS>(); i++) {
-        int at = ((int)threadIdx.x + i * WARPS * 32) * 8;
+    for (int i = 0; i < Block::HELD; i++) {
+        int at = ((int)threadIdx.x + i * Block::THREADS) * 8;
         load_eight(n.w[i], x.norm + at, x.norm && at < in, 1);
     }
     return n;
 }
 
 // By a block.
-template <class Format, int WARPS>
+template <class Format, class Block>
 static __device__ __forceinline__ void stage_row(char *to, const struct stream_x &x, int in,
-                                                 const struct held_norm<WARPS> &norm) {
-    const int HELD = held_of<WARPS>(), THREADS = WARPS * 32;
+                                                 const struct held_norm<Block> &norm) {
+    const int HELD = Block::HELD, THREADS = Block::THREADS;
     int units = (in + Format::STEP - 1) / Format::STEP * Format::STEP / 8;
     for (int base = 0; base < units; base += HELD * THREADS) {
         int u0 = base + (int)threadIdx.x;

@@ -94,6 +94,26 @@ static bool find_router(const struct mixture *m, struct router *r) {
            (uintptr_t)r->x.x % 16 == 0 && (uintptr_t)r->x.norm % 16 == 0;
 }
 
+// How a router's weights come: as most do, affine codes of so many bits with BF16 scales, or
+// DENSE_BF16; or 0.
+static int router_kind(const struct weight *w) {
+    int kind = kind_of(w);
+    if (kind == FOUR_BF16) return 4;
+    bool eight = kind == 8 && w->scales.type == DT_BF16 && w->biases.type == DT_BF16;
+    return eight || kind == DENSE_BF16 ? kind : 0;
+}
+
+static void launch_router(struct context *c, const struct router &r) {
+    int kind = router_kind(&r.w);
+    bool shared = r.shared_gate.out > 0;
+    if (shared && router_kind(&r.shared_gate) != kind) kind = 0;
+    auto kernel = kind == 4            ? router_kernel<4>
+                  : kind == 8          ? router_kernel<8>
+                  : kind == DENSE_BF16 ? router_kernel<DENSE_BF16>
+                                       : router_kernel<0>;
+    launch(c, "route", kernel, dim3((unsigned)(r.w.out + shared)), ROUTER_THREADS, 0, r);
+}
+
 // EACH: experts a lane.
 template <int EACH>
 static void launch_mixture(struct context *c, const struct mixture_row &f, size_t halves_size,
@@ -137,8 +157,7 @@ bool cuda_mixture(struct context *c, struct tensor y, bool add, struct tensor x,
     f.y = (float *)y.data, f.add = add;
     scratch_release(c, mark);
     if (c->err.set) return true;
-    launch(c, "route", router_kernel, dim3((unsigned)(experts + (f.gated ? 1 : 0))), ROUTER_THREADS,
-           0, r);
+    launch_router(c, r);
     if (experts <= 128)
         launch_mixture<4>(c, f, halves_size, sums_size);
     else

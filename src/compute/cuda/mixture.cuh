@@ -24,24 +24,30 @@ struct router {
 
 enum { ROUTER_THREADS = 256, ROUTER_HOLD = 4 };
 
-// Elements k to k + 7 of a row.
+// Elements k to k + 7 of a row. KIND: as router_kind has it; the code of each is short, since a
+// launch fetches it anew.
+template <int KIND>
 static __device__ __forceinline__ void weight_eight(float to[8], const struct weight &w,
                                                     int64_t row, int k) {
-    bool four = w.layout == WEIGHT_AFFINE && w.bits == 4;
-    if (four || (w.layout == WEIGHT_AFFINE && w.bits == 8)) {
-        const uint32_t *p = (const uint32_t *)w.data.data + row * w.data.stride[0];
-        uint32_t a = p[four ? k / 8 : k / 4], b = four ? 0 : p[k / 4 + 1];
-        int group = k / w.group;
-        float scale = element(w.scales, row, group), bias = element(w.biases, row, group);
+    const char *data = (const char *)w.data.data;
+    if (KIND == 4 || KIND == 8) {
+        const uint32_t *p = (const uint32_t *)data + row * w.data.stride[0] + k * KIND / 32;
+        uint32_t a = p[0], b = KIND == 4 ? 0 : p[1];
+        int group = k / (int)w.group;
+        float scale = float_at(w.scales.data, DT_BF16, row * w.scales.stride[0] + group);
+        float bias = float_at(w.biases.data, DT_BF16, row * w.biases.stride[0] + group);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            uint32_t code = four ? a >> 4 * i & 15 : (i < 4 ? a : b) >> 8 * (i % 4) & 255;
+            uint32_t code = KIND == 4 ? a >> 4 * i & 15 : (i < 4 ? a : b) >> 8 * (i % 4) & 255;
             to[i] = fmaf(scale, (float)code, bias);
         }
-        return;
-    }
+    } else if (KIND == DENSE_BF16) {
+        const char *from = data + (row * w.data.stride[0] + k) * 2;
+        dense_format<1, 1, 1>::widen(to, *(const uint4 *)from);
+    } else {
 #pragma unroll
-    for (int i = 0; i < 8; i++) to[i] = weight_at(w, row, k + i);
+        for (int i = 0; i < 8; i++) to[i] = weight_at(w, row, k + i);
+    }
 }
 
 // The sums of two values over a block.
@@ -56,6 +62,7 @@ static __device__ __forceinline__ float2 block_sums(float a, float b) {
 }
 
 // A block an output.
+template <int KIND>
 static __global__ void __launch_bounds__(ROUTER_THREADS)
     router_kernel(const __grid_constant__ struct router r) {
     int out = blockIdx.x, in = (int)r.w.in, experts = (int)r.w.out;
@@ -63,7 +70,7 @@ static __global__ void __launch_bounds__(ROUTER_THREADS)
     int64_t row = out < experts ? out : 0;
     float held[ROUTER_HOLD][8], norm[8], v[8], dot = 0, square = 0;
     auto weights = [&](float to[8], int k) {
-        weight_eight(to, w, row, k);
+        weight_eight<KIND>(to, w, row, k);
         load_eight(norm, r.x.norm + k, r.x.norm, 1);
 #pragma unroll
         for (int i = 0; i < 8; i++) to[i] *= norm[i];

@@ -1,8 +1,8 @@
 // What mixture.cuh takes, and how its kernels are launched.
 #include "compute/cuda/mixture.cuh"
 
-typedef four_format<2, 2, 3> halves_format; // more do not fit compute capability 8.0
-typedef four_format<2, 1, 2> digits_format;
+typedef four_format<2, 3> halves_format; // more do not fit compute capability 8.0
+typedef four_format<1, 2> digits_format;
 typedef sums_format<2, 2, 3> sums;
 
 enum { MIXTURE_WARPS = 16 };

@@ -89,12 +89,12 @@ static bool launch_stream(struct context *c, struct stream f, int64_t blocks) {
 template <class Block>
 static bool launch_codes(struct context *c, const struct stream &f, bool gated) {
     if (gated)
-        return launch_stream<four_format<2, 1, 6>, Block, true>(c, f, 1) ||
-               launch_stream<four_format<2, 1, 4>, Block, true>(c, f, 1) ||
-               launch_stream<four_format<2, 1, 2>, Block, true>(c, f, 1);
-    return launch_stream<four_format<2, 1, 6>, Block, false>(c, f, 1) ||
-           launch_stream<four_format<2, 1, 4>, Block, false>(c, f, 1) ||
-           launch_stream<four_format<2, 1, 2>, Block, false>(c, f, 1);
+        return launch_stream<four_format<1, 6>, Block, true>(c, f, 1) ||
+               launch_stream<four_format<1, 4>, Block, true>(c, f, 1) ||
+               launch_stream<four_format<1, 2>, Block, true>(c, f, 1);
+    return launch_stream<four_format<1, 6>, Block, false>(c, f, 1) ||
+           launch_stream<four_format<1, 4>, Block, false>(c, f, 1) ||
+           launch_stream<four_format<1, 2>, Block, false>(c, f, 1);
 }
 
 // Dense weights: two blocks a processor, where the next launch's take the place of those that end.

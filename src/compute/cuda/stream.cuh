@@ -56,10 +56,10 @@ static __device__ __forceinline__ int dot32(uint4 codes, const struct digits &x)
     return high * 256 + (int)low;
 }
 
-// Affine codes of 4 bits with BF16 scales and biases. ITEM rows at a time, BLOCKS of 32 elements a
+// Affine codes of 4 bits with BF16 scales and biases. Two rows at a time, BLOCKS of 32 elements a
 // lane in a stage.
-template <int ITEM, int BLOCKS, int RING> struct four_format {
-    static const int ROWS = ITEM, STEP = 1024 * BLOCKS, DEPTH = RING;
+template <int BLOCKS, int RING> struct four_format {
+    static const int ROWS = 2, STEP = 1024 * BLOCKS, DEPTH = RING;
     static const int CODES = 512 * BLOCKS, SIDE = 64 * BLOCKS, PIECES = SIDE / 16;
     static const int STAGE = ROWS * (CODES + 2 * SIDE);
 

@@ -36,7 +36,7 @@ static __device__ __forceinline__ void gates_open(struct gate *g, int count) {
     if ((int)threadIdx.x >= count) return;
     barrier_make(&g[threadIdx.x].full, GROUP);
     barrier_make(&g[threadIdx.x].empty, 2 * GROUP / 32);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    barriers_made();
 }
 
 // What this thread wrote to shared memory is seen by the tensor cores.

@@ -547,7 +547,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     int warp = threadIdx.x / 32;
     if (threadIdx.x == 0) {
         barrier_make(&m.handed, 1);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_made();
     }
     cluster_arrive_relaxed();
     struct angle angle = angle_of(f);
@@ -626,9 +626,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
 
 static cudaLaunchConfig_t row_launch(cudaLaunchAttribute attribute[3], const struct attend *a,
                                      int blocks, size_t size) {
-    dim3 grid((unsigned)blocks, (unsigned)ceil_div(a->group, QUERIES), (unsigned)a->kv_heads);
-    cudaLaunchConfig_t config = cluster_launch(attribute, 1, blocks, THREADS, size);
-    config.gridDim = grid;
+    dim3 clusters(1, (unsigned)ceil_div(a->group, QUERIES), (unsigned)a->kv_heads);
+    cudaLaunchConfig_t config = cluster_launch(attribute, clusters, blocks, THREADS, size);
     attribute[2].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
     attribute[2].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
     config.numAttrs = 3;

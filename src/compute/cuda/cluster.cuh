@@ -66,7 +66,8 @@ static __device__ __forceinline__ void cluster_hand(uint32_t at, float2 v, uint3
 
 enum { CLUSTER_MOST = 8 }; // blocks
 
-static inline cudaLaunchConfig_t cluster_launch(cudaLaunchAttribute attribute[2], int64_t clusters,
+// A grid of clusters of so many blocks side by side.
+static inline cudaLaunchConfig_t cluster_launch(cudaLaunchAttribute attribute[2], dim3 clusters,
                                                 int blocks, int threads, size_t shared) {
     attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute[0].val.programmaticStreamSerializationAllowed = 1;
@@ -74,7 +75,7 @@ static inline cudaLaunchConfig_t cluster_launch(cudaLaunchAttribute attribute[2]
     attribute[1].val.clusterDim.x = (unsigned)blocks;
     attribute[1].val.clusterDim.y = attribute[1].val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)(clusters * blocks));
+    config.gridDim = dim3(clusters.x * (unsigned)blocks, clusters.y, clusters.z);
     config.blockDim = dim3((unsigned)threads);
     config.dynamicSmemBytes = shared;
     config.attrs = attribute, config.numAttrs = 2;
@@ -89,7 +90,8 @@ static int cluster_blocks(struct context *c, Kernel kernel, int64_t clusters, in
     for (int s = 2; s <= CLUSTER_MOST && s <= most; s++) {
         if (s * clusters > c->dev->cuda->processors) break;
         cudaLaunchAttribute attribute[2] = {};
-        cudaLaunchConfig_t config = cluster_launch(attribute, clusters, s, threads, shared);
+        cudaLaunchConfig_t config =
+            cluster_launch(attribute, dim3((unsigned)clusters), s, threads, shared);
         int fit = 0;
         cuda_ok(&c->err, cudaOccupancyMaxActiveClusters(&fit, kernel, &config),
                 "asking for the occupancy");

@@ -218,7 +218,7 @@ static __global__ void __launch_bounds__(DENSE_LANES + 32, 1)
     float *left = (float *)(ring + Form::SUMS_AT);
     if (threadIdx.x == 0) {
         for (int i = 0; i < Form::DEPTH; i++) barrier_make(&full[i], 1), barrier_make(&empty[i], 1);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_made();
     }
     __syncthreads();
     int splits = cluster_size(), rank = cluster_rank();
@@ -279,7 +279,7 @@ static bool launch_dense(struct context *c, struct dense *f, const struct around
     int splits = cluster_blocks(c, kernel, clusters, f->stages, DENSE_LANES + 32, Form::SIZE);
     cudaLaunchAttribute attribute[2] = {};
     cudaLaunchConfig_t config =
-        cluster_launch(attribute, clusters, splits, DENSE_LANES + 32, Form::SIZE);
+        cluster_launch(attribute, dim3((unsigned)clusters), splits, DENSE_LANES + 32, Form::SIZE);
     config.stream = c->dev->cuda->stream;
     if (!c->err.set) cuda_ok(&c->err, cudaLaunchKernelEx(&config, kernel, *f), "linear");
     return true;

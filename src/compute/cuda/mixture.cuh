@@ -43,7 +43,7 @@ static __device__ __forceinline__ void weight_eight(float to[8], const struct we
         }
     } else if (KIND == DENSE_BF16) {
         const char *from = data + (row * w.data.stride[0] + k) * 2;
-        dense_format<1, 1, 1>::widen(to, *(const uint4 *)from);
+        widen(to, *(const uint4 *)from);
     } else {
 #pragma unroll
         for (int i = 0; i < 8; i++) to[i] = weight_at(w, row, k + i);

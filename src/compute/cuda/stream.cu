@@ -84,17 +84,19 @@ static bool launch_stream(struct context *c, struct stream f, int64_t blocks) {
     return true;
 }
 
+template <class Format, class Block>
+static bool launch_either(struct context *c, const struct stream &f, int64_t blocks, bool gated) {
+    return gated ? launch_stream<Format, Block, true>(c, f, blocks)
+                 : launch_stream<Format, Block, false>(c, f, blocks);
+}
+
 // 4-bit codes: a block a processor, of more than half of its memory. Two of half of it each are
 // slower: where a launch's blocks begin as others end, some processors get two and some none.
 template <class Block>
 static bool launch_codes(struct context *c, const struct stream &f, bool gated) {
-    if (gated)
-        return launch_stream<four_format<1, 6>, Block, true>(c, f, 1) ||
-               launch_stream<four_format<1, 4>, Block, true>(c, f, 1) ||
-               launch_stream<four_format<1, 2>, Block, true>(c, f, 1);
-    return launch_stream<four_format<1, 6>, Block, false>(c, f, 1) ||
-           launch_stream<four_format<1, 4>, Block, false>(c, f, 1) ||
-           launch_stream<four_format<1, 2>, Block, false>(c, f, 1);
+    return launch_either<four_format<1, 6>, Block>(c, f, 1, gated) ||
+           launch_either<four_format<1, 4>, Block>(c, f, 1, gated) ||
+           launch_either<four_format<1, 2>, Block>(c, f, 1, gated);
 }
 
 // Dense weights: two blocks a processor, where the next launch's take the place of those that end.
@@ -110,17 +112,14 @@ static bool launch_dense(struct context *c, const struct stream &f, bool gated) 
     typedef dense_format<2, 4, 4> pairs;
     typedef dense_format<1, 4, 8> alone;
     // A long row is staged once a processor: twice as many warps share it.
-    if (f.shape.in > short_row::MOST &&
-        (gated ? launch_stream<deep, long_row, true>(c, f, DENSE_BLOCKS)
-               : launch_stream<deep, long_row, false>(c, f, DENSE_BLOCKS)))
+    if (f.shape.in > short_row::MOST && launch_either<deep, long_row>(c, f, DENSE_BLOCKS, gated))
         return true;
     int64_t warps = (int64_t)DENSE_BLOCKS * short_row::WARPS * c->dev->cuda->processors, rows = 0;
     for (int i = 0; i < f.count; i++) rows += f.w[i].out;
     int64_t one_by_one = ceil_div(rows, warps), paired = 2 * ceil_div(ceil_div(rows, 2), warps);
-    if (gated) return launch_stream<pairs, short_row, true>(c, f, DENSE_BLOCKS);
-    return one_by_one < paired && one_by_one <= ALONE_MOST
-               ? launch_stream<alone, short_row, false>(c, f, DENSE_BLOCKS)
-               : launch_stream<pairs, short_row, false>(c, f, DENSE_BLOCKS);
+    if (!gated && one_by_one < paired && one_by_one <= ALONE_MOST)
+        return launch_stream<alone, short_row, false>(c, f, DENSE_BLOCKS);
+    return launch_either<pairs, short_row>(c, f, DENSE_BLOCKS, gated);
 }
 
 static bool launch_any(struct context *c, const struct stream &f, bool four_bits, bool gated) {

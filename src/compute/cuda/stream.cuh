@@ -166,6 +166,16 @@ template <int BLOCKS, int RING> struct four_format {
     }
 };
 
+// Eight elements of BF16.
+static __device__ __forceinline__ void widen(float to[8], uint4 v) {
+    const uint32_t w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        to[2 * i] = __uint_as_float(w[i] << 16);
+        to[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
+    }
+}
+
 // Dense BF16. ITEM rows at a time, BLOCKS of 8 elements a lane in a stage.
 template <int ITEM, int BLOCKS, int RING> struct dense_format {
     static const int ROWS = ITEM, STEP = 256 * BLOCKS, DEPTH = RING;
@@ -194,15 +204,6 @@ template <int ITEM, int BLOCKS, int RING> struct dense_format {
                 copy_some16(to + r * CODES + at, p.codes[r] + k * 2 + at,
                             k + at / 2 < s.in ? 16 : 0);
             }
-    }
-
-    static __device__ __forceinline__ void widen(float to[8], uint4 v) {
-        const uint32_t w[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            to[2 * i] = __uint_as_float(w[i] << 16);
-            to[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
-        }
     }
 
     static __device__ __forceinline__ void dot(float sum[2], const char *stage, const char *x,

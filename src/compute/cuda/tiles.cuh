@@ -475,7 +475,7 @@ static __device__ __forceinline__ void tiles_compute(const struct tiles &f) {
     if (threadIdx.x == 0) {
         for (int i = 0; i < Form::X_DEPTH; i++)
             barrier_make(&full[i], 1), barrier_make(&empty[i], Form::WARPS);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_made();
     }
     __syncthreads();
     int splits = cluster_size(), rank = cluster_rank(), stages = f.shape.in / TILES_K;

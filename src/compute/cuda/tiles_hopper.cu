@@ -34,7 +34,8 @@ template <class Form, bool EXPERTS> static void launch_tiles(struct context *c, 
     }
     cudaLaunchAttribute attribute[2] = {};
     cudaLaunchConfig_t config =
-        cluster_launch(attribute, tiles < most ? tiles : most, splits, Form::THREADS, Form::SIZE);
+        cluster_launch(attribute, dim3((unsigned)(tiles < most ? tiles : most)), splits,
+                       Form::THREADS, Form::SIZE);
     config.stream = c->dev->cuda->stream;
     if (!c->err.set) cuda_ok(&c->err, cudaLaunchKernelEx(&config, kernel, f), op);
     scratch_release(c, mark);

@@ -14,6 +14,11 @@ static __device__ __forceinline__ void barrier_make(uint64_t *b, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(arrivals));
 }
 
+// By who made them: before others of the cluster, or copies, use them.
+static __device__ __forceinline__ void barriers_made() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
 static __device__ __forceinline__ void barrier_arrive(uint64_t *b) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(b)) : "memory");
 }

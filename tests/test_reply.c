@@ -362,6 +362,31 @@ static void test_generic(void **state) {
     }
 }
 
+// --- text behind a call --------------------------------------------------------------------------
+
+// A section that goes on with what is no call: all of that is text, and marks in it count.
+static void test_behind(void **state) {
+    static const struct {
+        const char *source, *reply, *content;
+        size_t calls;
+    } cases[] = {
+        {"<|tool_call_start|>", "<|tool_call_start|>[now()\\<|tool_call_start|>e(",
+         "\\<|tool_call_start|>e(", 1},
+        {"<|tool_call_start|>", "<|tool_call_start|>[now()\\<|tool_call_start|>[now()]", "\\", 2},
+        {"<|START_ACTION|> <|START_RESPONSE|>", "<|START_ACTION|>[" NOW "}<|END_RESPONSE|>", "}",
+         1},
+        {"[{\"name\": ", "[" NOW " [", "[", 1},
+        {"[{\"name\": ", "[" NOW " x, and more", "x, and more", 1},
+    };
+    const struct replies *all = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sample s = {.name = sv(cases[i].source), .reply = sv(cases[i].reply)};
+        reply_format_of(s.name, &s.format);
+        s.opt.tools = all->tools;
+        expect_message(&s, cases[i].content, cases[i].calls);
+    }
+}
+
 // --- stop strings --------------------------------------------------------------------------------
 
 // They end the content where the client sees them, and are not looked for elsewhere.
@@ -426,7 +451,8 @@ static void test_stops(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole), cmocka_unit_test(test_pieces),  cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_cut),   cmocka_unit_test(test_generic), cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_cut),   cmocka_unit_test(test_generic), cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_stops),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

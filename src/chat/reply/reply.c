@@ -311,8 +311,9 @@ static bool step_calls(struct reply *r) {
     }
     if (s == STEP_DONE) leave_calls(r);
     if (s == STEP_LOST || s == STEP_MORE) {
-        // A trigger that is text after all is passed over, or it would be found again.
-        if (!r->raw.n) input_eat(r, r->trigger.n);
+        // A trigger that is text after all is passed over, or it would be found again. Behind a
+        // call of this section there is none to pass.
+        if (!r->raw.n && !r->sectioned) input_eat(r, r->trigger.n);
         // The generic format's object is the server's own: cut, it is no text of the model's.
         if (r->ended && reply_wrapped(r)) {
             r->at = r->in.n;

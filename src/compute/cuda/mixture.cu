@@ -94,20 +94,19 @@ static bool find_router(const struct mixture *m, struct router *r) {
            (uintptr_t)r->x.x % 16 == 0 && (uintptr_t)r->x.norm % 16 == 0;
 }
 
-// How a router's weights come: as most do, affine codes of so many bits with BF16 scales, or
-// DENSE_BF16; or 0.
+// Which of the kernels a router's weights have: that of their kind, as most come, 8 bits with BF16
+// scales; or 0, the one for all.
 static int router_kind(const struct weight *w) {
     int kind = kind_of(w);
-    if (kind == FOUR_BF16) return 4;
     bool eight = kind == 8 && w->scales.type == DT_BF16 && w->biases.type == DT_BF16;
-    return eight || kind == DENSE_BF16 ? kind : 0;
+    return eight || kind == FOUR_BF16 || kind == DENSE_BF16 ? kind : 0;
 }
 
 static void launch_router(struct context *c, const struct router &r) {
     int kind = router_kind(&r.w);
     bool shared = r.shared_gate.out > 0;
     if (shared && router_kind(&r.shared_gate) != kind) kind = 0;
-    auto kernel = kind == 4            ? router_kernel<4>
+    auto kernel = kind == FOUR_BF16    ? router_kernel<FOUR_BF16>
                   : kind == 8          ? router_kernel<8>
                   : kind == DENSE_BF16 ? router_kernel<DENSE_BF16>
                                        : router_kernel<0>;

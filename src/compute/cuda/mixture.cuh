@@ -30,15 +30,16 @@ template <int KIND>
 static __device__ __forceinline__ void weight_eight(float to[8], const struct weight &w,
                                                     int64_t row, int k) {
     const char *data = (const char *)w.data.data;
-    if (KIND == 4 || KIND == 8) {
-        const uint32_t *p = (const uint32_t *)data + row * w.data.stride[0] + k * KIND / 32;
-        uint32_t a = p[0], b = KIND == 4 ? 0 : p[1];
+    if (KIND == FOUR_BF16 || KIND == 8) {
+        const int BITS = KIND == 8 ? 8 : 4;
+        const uint32_t *p = (const uint32_t *)data + row * w.data.stride[0] + k * BITS / 32;
+        uint32_t a = p[0], b = BITS == 4 ? 0 : p[1];
         int group = k / (int)w.group;
         float scale = float_at(w.scales.data, DT_BF16, row * w.scales.stride[0] + group);
         float bias = float_at(w.biases.data, DT_BF16, row * w.biases.stride[0] + group);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            uint32_t code = KIND == 4 ? a >> 4 * i & 15 : (i < 4 ? a : b) >> 8 * (i % 4) & 255;
+            uint32_t code = BITS == 4 ? a >> 4 * i & 15 : (i < 4 ? a : b) >> 8 * (i % 4) & 255;
             to[i] = fmaf(scale, (float)code, bias);
         }
     } else if (KIND == DENSE_BF16) {
